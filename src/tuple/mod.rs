@@ -1,0 +1,1 @@
+//! A row's array as a record of a known shape.
