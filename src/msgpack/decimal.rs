@@ -155,7 +155,7 @@ impl Decimal {
         // An odd count of digits fills whole bytes together with the sign.
         let (single, pairs) = digits.split_at(1 - digits.len() % 2);
         let mut nibbles = single.iter().chain(pairs).map(|digit| digit - b'0');
-        if digits.len() % 2 == 0 {
+        if digits.len().is_multiple_of(2) {
             out.push(nibbles.next().unwrap_or(0));
         }
         loop {
@@ -632,7 +632,7 @@ mod tests {
             assert!(Decimal::from_payload(&hex(payload)).is_err(), "{payload}");
         }
         let digits = |count: usize| {
-            hex(&format!("00 {}{}c", if count % 2 == 0 { "0" } else { "" }, "7".repeat(count)))
+            hex(&format!("00 {}{}c", if count.is_multiple_of(2) { "0" } else { "" }, "7".repeat(count)))
         };
         assert_eq!(Decimal::from_payload(&digits(76)).unwrap().digits(), 76);
         assert!(Decimal::from_payload(&digits(77)).is_err());
@@ -799,8 +799,10 @@ mod tests {
             let mut payload: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
             if random.bool() {
                 // Mostly good digits, so that what follows the checks is reached.
-                payload.iter_mut().for_each(|byte| *byte = (*byte >> 4) % 10 << 4 | (*byte & 15) % 10);
-                payload.last_mut().map(|last| *last |= 0x0c);
+                payload.iter_mut().for_each(|byte| *byte = (((*byte >> 4) % 10) << 4) | ((*byte & 15) % 10));
+                if let Some(last) = payload.last_mut() {
+                    *last |= 0x0c;
+                }
             }
             if let Ok(number) = Decimal::from_payload(&payload) {
                 assert_eq!(decimal(&number.to_string()).to_string(), number.to_string());

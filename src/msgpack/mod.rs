@@ -9,6 +9,8 @@
 pub(crate) mod compare;
 pub(crate) mod decimal;
 pub(crate) mod ext;
+pub(crate) mod parse;
+pub(crate) mod print;
 pub(crate) mod read;
 pub(crate) mod skip;
 pub(crate) mod write;
