@@ -127,10 +127,28 @@ fn numbers(head: &[u8; BLOCK_HEAD_BYTES]) -> Option<(u64, u32)> {
     Some((length, u32::try_from(crc).ok()?))
 }
 
-/// CRC-32C as Tarantool computes it: from 0 and without the final inversion of the usual one.
+/// CRC-32C as Tarantool computes it: from 0 and without the final inversion of the usual one. Leading zero bytes
+/// leave it as it is.
 #[inline]
 pub(crate) fn checksum(payload: &[u8]) -> u32 {
     !crc32c::crc32c_append(!0, payload)
+}
+
+/// [`checksum`] of a payload that comes in parts.
+pub(crate) struct Checksum(u32);
+
+impl Checksum {
+    pub(crate) fn new() -> Self {
+        Self(!0)
+    }
+
+    pub(crate) fn add(&mut self, part: &[u8]) {
+        self.0 = crc32c::crc32c_append(self.0, part);
+    }
+
+    pub(crate) fn value(&self) -> u32 {
+        !self.0
+    }
 }
 
 /// Compares a payload with its head.
@@ -211,6 +229,9 @@ mod tests {
         assert_eq!(checksum(b"123456789"), 0x58e3_fa20);
         assert_eq!(checksum(&[0xff; 32]), 0xe839_9de9);
         assert_eq!(checksum(&row), 0x0f9f_d9cc);
+        let mut parts = Checksum::new();
+        row.chunks(5).for_each(|part| parts.add(part));
+        assert_eq!(parts.value(), 0x0f9f_d9cc);
     }
 
     #[test]

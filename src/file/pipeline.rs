@@ -12,89 +12,17 @@
 //! Memory in flight is bounded by the number of threads, however slow one block is: a number is given out only while
 //! it is less than [`IN_FLIGHT_PER_THREAD`] times the threads ahead of the block that the sink waits for.
 
-use super::block::{self, BlockHead, Mark};
+use super::block::{self, BlockHead};
 use super::compress::{BUFFER_BYTES_KEPT, Unpacker};
+pub(crate) use super::heads::scan_heads;
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind};
-use crate::limits::BLOCK_HEAD_BYTES;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Blocks being worked on or waiting for their turn, a thread.
 const IN_FLIGHT_PER_THREAD: usize = 4;
-
-/// Where blocks are large, one small read finds the next head: enough for a head and the end marker behind nothing.
-const HOP_BYTES_MIN: usize = 64;
-
-/// Where blocks are small (files of 0.12 have a block a row), one read finds many heads.
-const HOP_BYTES_MAX: usize = 64 << 10;
-
-/// Heads between two calls of `progress`.
-const PROGRESS_HEADS: u64 = 256;
-
-/// All blocks of a file that ends as it should.
-#[derive(Debug)]
-pub(crate) struct BlockIndex {
-    pub(crate) heads: Vec<BlockHead>,
-    /// Bytes of all payloads as stored.
-    pub(crate) stored_bytes: u64,
-}
-
-/// Reads block heads here and there in a file, through a window that grows where blocks are small.
-pub(crate) struct HeadReader<'a> {
-    file: &'a ContainerFile,
-    window: Vec<u8>,
-    /// The part of the file that the window holds.
-    held: Range<u64>,
-    hop_bytes: usize,
-}
-
-impl<'a> HeadReader<'a> {
-    pub(crate) fn new(file: &'a ContainerFile) -> Self {
-        Self { file, window: vec![0; HOP_BYTES_MAX], held: 0..0, hop_bytes: HOP_BYTES_MIN }
-    }
-
-    /// The mark at `byte`, which the block with the number `index` should have.
-    pub(crate) fn mark(&mut self, byte: u64, index: u64) -> Result<Mark, Error> {
-        let file_bytes = self.file.bytes();
-        let needed = (file_bytes.saturating_sub(byte)).min(BLOCK_HEAD_BYTES as u64);
-        if byte < self.held.start || byte + needed > self.held.end {
-            let end = file_bytes.min(byte + self.hop_bytes as u64).max(byte);
-            let count = (end - byte) as usize;
-            self.file.read_exact_at(&mut self.window[..count], byte)?;
-            self.held = byte..end;
-        }
-        let from = (byte - self.held.start) as usize;
-        let until = (self.held.end - self.held.start) as usize;
-        let mark = block::mark(&self.window[from..until], byte, index, file_bytes)
-            .map_err(|error| self.file.place(error))?;
-        if let Mark::Block(head) = &mark {
-            let small = head.stored_bytes < (HOP_BYTES_MAX / 4) as u32;
-            self.hop_bytes = if small { HOP_BYTES_MAX } else { HOP_BYTES_MIN };
-        }
-        Ok(mark)
-    }
-}
-
-/// Finds all blocks and the end marker, strictly: whatever is not one of these is an error.
-/// `progress` hears from time to time how many bytes of the file lie behind.
-pub(crate) fn scan_heads(file: &ContainerFile, mut progress: impl FnMut(u64)) -> Result<BlockIndex, Error> {
-    let mut reader = HeadReader::new(file);
-    let mut index = BlockIndex { heads: Vec::new(), stored_bytes: 0 };
-    let mut byte = file.blocks_at();
-    while let Mark::Block(head) = reader.mark(byte, index.heads.len() as u64)? {
-        if head.index % PROGRESS_HEADS == 0 {
-            progress(byte);
-        }
-        byte = head.end();
-        index.stored_bytes += u64::from(head.stored_bytes);
-        index.heads.push(head);
-    }
-    progress(file.bytes());
-    Ok(index)
-}
 
 /// Loads blocks of a file, one after another, into buffers that are kept.
 pub(crate) struct BlockLoader<'a> {
@@ -282,7 +210,7 @@ mod tests {
         for number in 0..5 {
             expected.push(byte + 5);
             expected.extend(byte + 12..byte + 19);
-            let Mark::Block(head) =
+            let block::Mark::Block(head) =
                 block::mark(&bytes[byte..], byte as u64, number, bytes.len() as u64).unwrap()
             else {
                 panic!()
