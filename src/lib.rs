@@ -9,4 +9,5 @@ mod tuple;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use file::header::{FileType, TextHeader};
+pub use file::info::{EndInfo, FileInfo, KindInfo, SpaceInfo, UnknownKeyInfo};
 pub use file::vclock::Vclock;
