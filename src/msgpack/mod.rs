@@ -6,8 +6,12 @@
 //! One table, [`HEADS`], tells of every first byte its class, its size where that is fixed, and how many values it
 //! announces. Everything else that asks "what does this byte begin" reads it.
 
+pub(crate) mod compare;
+pub(crate) mod decimal;
+pub(crate) mod ext;
 pub(crate) mod read;
 pub(crate) mod skip;
+pub(crate) mod write;
 
 use std::fmt;
 
