@@ -307,3 +307,133 @@ impl<'a> StoredTuple<'a> {
         Some(skip::skip_many(data, at, u64::from(field - from)).expect("a stored tuple is valid"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::field_type::FieldType::*;
+    use super::super::part::PartDef;
+    use super::*;
+
+    fn stored(format: &Format, tuple: &[u8]) -> Vec<u8> {
+        let mut map = FieldMapBuf::new();
+        assert_eq!(format.walk(tuple, 0, &mut map), Ok(tuple.len()));
+        let mut stored = vec![0xee; encoded_bytes(tuple.len(), &map)];
+        encode(&mut stored, tuple, &map);
+        assert_eq!(StoredTuple::new(&stored).stored_bytes(), stored.len());
+        // What is behind a tuple in its slab is another tuple.
+        stored.extend([0xee; 8]);
+        stored
+    }
+
+    /// A tuple of `length` bytes: a number, a string that fills, a number, a string.
+    fn tuple_of(length: usize) -> Vec<u8> {
+        let mut tuple = vec![0x94, 1, 0xdb];
+        let filling = length - tuple.len() - 4 - 3;
+        tuple.extend((filling as u32).to_be_bytes());
+        tuple.resize(tuple.len() + filling, b'x');
+        tuple.extend([5, 0xa1, b'y']);
+        assert_eq!(tuple.len(), length);
+        tuple
+    }
+
+    #[test]
+    fn the_drawing_is_true_around_every_width() {
+        let keys: [&[PartDef]; 2] =
+            [&[PartDef::new(0, Unsigned)], &[PartDef::new(3, String), PartDef::new(2, Unsigned)]];
+        let format = Format::new(&[], 0, &keys, false).unwrap();
+        for (length, head, width) in [
+            (12, 4, 1),
+            (255, 4, 1),
+            (256, 4, 1),
+            (257, 4, 2),
+            (65_535, 4, 2),
+            (65_536, 12, 2),
+            (65_537, 12, 4),
+        ] {
+            let tuple = tuple_of(length);
+            let bytes = stored(&format, &tuple);
+            assert_eq!(bytes.len() - 8, head + 2 * width + length, "{length}");
+            assert_eq!(usize::from(bytes[0] & 1), usize::from(head == 12), "{length}");
+            assert_eq!(1 << (bytes[0] >> 1 & 3), width, "{length}");
+            let number = |at: usize, size: usize| {
+                bytes[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
+            };
+            if head == 4 {
+                assert_eq!((number(1, 1), number(2, 2)), (2, length));
+            } else {
+                assert_eq!((number(2, 2), number(4, 4), number(8, 4)), (2, length, 2 * width));
+            }
+            assert_eq!((number(head, width), number(head + width, width)), (length - 2, length - 3));
+
+            let stored = StoredTuple::new(&bytes);
+            assert_eq!((stored.data(), stored.data_bytes(), stored.slots()), (&tuple[..], length, 2));
+            let slots: Vec<_> = (0..4).map(|slot| stored.slot(slot)).collect();
+            assert_eq!(slots, [Some(length as u32 - 2), Some(length as u32 - 3), None, None]);
+            let fields: Vec<_> = (0..5).map(|field| stored.field(&format, field)).collect();
+            assert_eq!(fields, [Some(1), Some(2), Some(length - 3), Some(length - 2), None]);
+        }
+    }
+
+    #[test]
+    fn extents_are_as_wide_as_the_tuple_or_their_number_demands() {
+        let path = |text: &str| super::super::path::Path::parse(text.as_bytes()).unwrap().unwrap();
+        let parts: Vec<PartDef> =
+            ["[*].a", "[*].b", "[*].c"].map(|text| PartDef::new(1, Any).nullable().at(path(text))).to_vec();
+        let format = Format::new(&[], 0, &[&[PartDef::new(0, Unsigned)], &parts], false).unwrap();
+        let slots = ["[*].a", "[*].b", "[*].c"].map(|text| format.slot(1, Some(&path(text))).unwrap());
+        let array = format.slot_of_array(1, &path("[*].a")).unwrap();
+        // So many elements {}, and {b: 7} as the last one: 3 bytes more.
+        for (elements, width) in [(1, 1), (84, 1), (85, 2), (250, 2), (21_844, 2), (21_846, 4), (65_600, 4)] {
+            let mut tuple = vec![0x92, 1, 0xdd];
+            tuple.extend((elements as u32).to_be_bytes());
+            tuple.resize(tuple.len() + elements - 1, 0x80);
+            tuple.extend([0x81, 0xa1, b'b', 7]);
+            let bytes = stored(&format, &tuple);
+            assert_eq!(bytes.len() - 8, 12 + (4 + 3 * (elements + 1)) * width + tuple.len(), "{elements}");
+            let stored = StoredTuple::new(&bytes);
+            assert_eq!(stored.data(), tuple);
+            assert_eq!(stored.slot(array), Some(2));
+            assert_eq!(slots.map(|slot| stored.elements(slot)), [Some(elements as u32); 3]);
+            let last = elements as u32 - 1;
+            assert_eq!(stored.extent(slots[1], last), Some(tuple.len() as u32 - 1));
+            assert_eq!(stored.extent(slots[1], last + 1), None);
+            assert_eq!(stored.extent(slots[0], last), None);
+            assert!(elements == 1 || stored.extent(slots[1], 0).is_none());
+        }
+        let bytes = stored(&format, &[0x91, 1]);
+        assert_eq!(StoredTuple::new(&bytes).elements(slots[0]), None);
+        assert_eq!(StoredTuple::new(&bytes).extent(slots[0], 0), None);
+    }
+
+    #[test]
+    fn a_tuple_older_than_a_slot_is_read_by_skipping() {
+        let (pk, old, new) =
+            ([PartDef::new(0, Any)], [PartDef::new(2, Any).nullable()], [PartDef::new(4, Any).nullable()]);
+        let before = Format::new(&[], 0, &[&pk, &old], false).unwrap();
+        let after = Format::new(&[], 0, &[&pk, &old, &new], false).unwrap();
+        for count in 1..8u8 {
+            let mut tuple = vec![0x90 | count];
+            (0..count).for_each(|field| tuple.extend([0xcc, field]));
+            let (old, new) = (stored(&before, &tuple), stored(&after, &tuple));
+            for field in 0..9 {
+                let expected = (field < u32::from(count)).then_some(1 + 2 * field as usize);
+                assert_eq!(StoredTuple::new(&old).field(&after, field), expected);
+                assert_eq!(StoredTuple::new(&old).field(&before, field), expected);
+                assert_eq!(StoredTuple::new(&new).field(&after, field), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_255_slots_take_a_large_head() {
+        for slots in [254u32, 255, 256, 300] {
+            let key: Vec<PartDef> = (1..=slots).map(|field| PartDef::new(field, Any).nullable()).collect();
+            let format = Format::new(&[], 0, &[&[PartDef::new(0, Any)], &key], true).unwrap();
+            let bytes = stored(&format, &[0x93, 1, 2, 3]);
+            let tuple = StoredTuple::new(&bytes);
+            assert_eq!(u32::from(tuple.slots()), slots);
+            assert_eq!((tuple.slot(0), tuple.slot(1), tuple.slot(2)), (Some(2), Some(3), None));
+            assert_eq!(tuple.data(), [0x93, 1, 2, 3]);
+        }
+    }
+}

@@ -4,6 +4,8 @@
 //! refuses, or one that needs a look at the value (the range of a sized integer, the kind of an extension). Where
 //! Tarantool's versions differ, a type accepts what any of them accepts.
 
+use crate::msgpack::decimal;
+use crate::msgpack::ext::{self, EXT_DATETIME, EXT_DECIMAL, EXT_INTERVAL, EXT_UUID};
 use crate::msgpack::{class, read};
 use std::fmt;
 
@@ -184,23 +186,21 @@ impl FieldType {
             // Nobody compares it: what is inside is the owner's affair.
             return Ok(());
         }
-        ext::check(kind, payload).map_err(Refusal::Payload)?;
-        match self.precision() {
-            Some(precision) if !ext::decimal_fits(payload, precision, scale.unwrap_or(0)) => {
-                Err(Refusal::Range)
-            }
-            _ => Ok(()),
-        }
+        let Some(precision) = self.precision() else {
+            return ext::check(kind, payload).map_err(Refusal::Payload);
+        };
+        let decimal = decimal::Decimal::from_payload(payload).map_err(Refusal::Payload)?;
+        if decimal.fits(precision, scale.unwrap_or(0)) { Ok(()) } else { Err(Refusal::Range) }
     }
 
     fn takes_ext(self, kind: i8) -> bool {
         match self {
             Any => kind >= 1,
-            Number | Decimal | Decimal32 | Decimal64 | Decimal128 | Decimal256 => kind == ext::DECIMAL,
-            Scalar => matches!(kind, ext::DECIMAL | ext::UUID | ext::DATETIME),
-            Uuid => kind == ext::UUID,
-            Datetime => kind == ext::DATETIME,
-            Interval => kind == ext::INTERVAL,
+            Number | Decimal | Decimal32 | Decimal64 | Decimal128 | Decimal256 => kind == EXT_DECIMAL,
+            Scalar => matches!(kind, EXT_DECIMAL | EXT_UUID | EXT_DATETIME),
+            Uuid => kind == EXT_UUID,
+            Datetime => kind == EXT_DATETIME,
+            Interval => kind == EXT_INTERVAL,
             _ => false,
         }
     }
@@ -281,26 +281,6 @@ impl FieldType {
 impl fmt::Display for FieldType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// The one door to what extensions hold.
-mod ext {
-    pub(super) const DECIMAL: i8 = 1;
-    pub(super) const UUID: i8 = 2;
-    pub(super) const DATETIME: i8 = 4;
-    pub(super) const INTERVAL: i8 = 6;
-
-    pub(super) fn check(kind: i8, payload: &[u8]) -> Result<(), &'static str> {
-        match kind {
-            UUID if payload.len() != 16 => Err("a UUID of 16 bytes"),
-            DATETIME if payload.len() != 8 && payload.len() != 16 => Err("a datetime of 8 or 16 bytes"),
-            _ => Ok(()),
-        }
-    }
-
-    pub(super) fn decimal_fits(_payload: &[u8], _precision: u32, _scale: i32) -> bool {
-        true
     }
 }
 
@@ -406,6 +386,28 @@ mod tests {
             assert_eq!(accepts(field_type, None, value), fits, "{field_type} and {value:x?}");
         }
         assert_eq!(Int8.look(None, &[0xcc, 0x80], 0), Err(Refusal::Range));
+    }
+
+    #[test]
+    fn fixed_point_decimals_hold_so_many_digits_before_and_after_the_point() {
+        // 1.50, 12, 0, and 123456789 with 0 and 2 digits after the point.
+        let (d150, d12, zero) = ([0xc7, 3, 1, 2, 0x15, 0x0c], [0xc7, 3, 1, 0, 1, 0x2c], [0xd5, 1, 0, 0x0c]);
+        let nine = [0xc7, 6, 1, 0, 0x12, 0x34, 0x56, 0x78, 0x9c];
+        let cases: [(&[u8], i32, bool); 8] = [
+            (&d150, 1, true),
+            (&d150, 0, false),
+            (&d12, 7, true),
+            (&d12, 8, false),
+            (&zero, 9, true),
+            (&nine, 0, true),
+            (&nine, 1, false),
+            (&nine, -1, false),
+        ];
+        for (value, scale, fits) in cases {
+            assert_eq!(accepts(Decimal32, Some(scale), value), fits, "{value:x?} with scale {scale}");
+        }
+        assert!(accepts(Decimal64, Some(1), &nine) && !accepts(Decimal32, Some(1), &[1]));
+        assert!(matches!(Decimal.look(None, &[0xd5, 1, 0, 0x10], 0), Err(Refusal::Payload(_))));
     }
 
     #[test]

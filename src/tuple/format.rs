@@ -553,3 +553,162 @@ impl Builder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::parse(text.as_bytes()).unwrap().unwrap()
+    }
+
+    fn part(field: u32, field_type: FieldType) -> PartDef {
+        PartDef::new(field, field_type)
+    }
+
+    fn fields(types: &[FieldType]) -> Vec<FieldDef> {
+        types
+            .iter()
+            .zip('a'..)
+            .map(|(&field_type, name)| FieldDef::new(&name.to_string(), field_type))
+            .collect()
+    }
+
+    fn message(result: Result<Format, Error>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn slots_go_to_parts_in_order_and_not_to_fields_that_are_walked_to() {
+        use FieldType::*;
+        let (pk, sequential) = ([part(0, Unsigned)], [part(0, Unsigned), part(1, Unsigned), part(2, String)]);
+        let (sk, other) = ([part(3, Unsigned), part(1, Unsigned)], [part(1, Unsigned), part(0, Unsigned)]);
+        let format = Format::new(&[], 0, &[&pk, &sequential, &sk, &other], false).unwrap();
+        let slots: Vec<_> = (0..5).map(|field| format.slot(field, None)).collect();
+        assert_eq!(slots, [None, Some(1), None, Some(0), None]);
+        assert_eq!(format.slots(), 2);
+        assert!(format.is_plain());
+        assert_eq!(format.slots_before(2).collect::<Vec<_>>(), [(1, 1)]);
+        assert_eq!(format.slots_before(9).collect::<Vec<_>>(), [(3, 0), (1, 1)]);
+        assert_eq!(format.slots_before(0).count(), 0);
+    }
+
+    #[test]
+    fn slots_of_paths_are_found_by_tokens_and_shared_between_indexes() {
+        use FieldType::*;
+        let pk = [part(0, Unsigned)];
+        let first = [part(1, Unsigned).at(path("a.b")), part(1, Unsigned).at(path("a.c"))];
+        let second = [part(2, String).at(path("[*].x")), part(2, String).at(path("[*].y"))];
+        let third = [part(1, Unsigned).at(path("['a'][\"b\"]")), part(3, Unsigned)];
+        let format = Format::new(&[], 0, &[&pk, &first, &second, &third], false).unwrap();
+        assert!(!format.is_plain());
+        assert_eq!(format.slot(1, Some(&path("a.b"))), Some(0));
+        assert_eq!(format.slot(1, Some(&path("a.c"))), Some(1));
+        assert_eq!(format.slot_of_array(2, &path("[*].x")), Some(2));
+        assert_eq!(format.slot(2, None), Some(2));
+        assert_eq!(format.slot(2, Some(&path("[*].y"))), Some(4));
+        assert_eq!(format.slot(3, None), Some(5));
+        assert_eq!(format.slot(1, None), None);
+        assert_eq!(format.slot(1, Some(&path("a.d"))), None);
+        assert_eq!(format.slot(7, None), None);
+        assert_eq!(format.slots(), 6);
+    }
+
+    #[test]
+    fn a_far_field_costs_no_table() {
+        let far = [part(0, FieldType::Unsigned), part(32_767, FieldType::String)];
+        let format = Format::new(&[], 0, &[&far], false).unwrap();
+        assert_eq!(format.rules.len(), 1);
+        assert!(!format.is_plain());
+        assert_eq!(format.slot(32_767, None), Some(0));
+        assert_eq!(format.slot_of_field(32_767), 0);
+        assert_eq!(format.slot_of_field(32_766), NO_SLOT);
+        assert_eq!(format.place(format.far[&32_767]), "32768");
+        let near = [part(FIELDS_BEYOND_MAX as u32 - 1, FieldType::String)];
+        assert!(Format::new(&[], 0, &[&near], false).unwrap().is_plain());
+    }
+
+    #[test]
+    fn a_part_that_is_not_nullable_makes_its_field_required() {
+        use FieldType::*;
+        let defined = [FieldDef::new("a", Unsigned), FieldDef::new("b", Unsigned).nullable()];
+        let (pk, strict, loose) = ([part(0, Unsigned)], [part(1, Unsigned)], [part(1, Unsigned).nullable()]);
+        let required = |keys: &[&[PartDef]]| Format::new(&defined, 0, keys, false).unwrap().min_field_count;
+        assert_eq!(required(&[&pk]), 1);
+        assert_eq!(required(&[&pk, &loose]), 1);
+        assert_eq!(required(&[&pk, &strict]), 2);
+        assert_eq!(required(&[&pk, &loose, &strict]), 2);
+        assert_eq!(required(&[&pk, &strict, &loose]), 2);
+        let strict_field = fields(&[Unsigned, Unsigned]);
+        assert_eq!(Format::new(&strict_field, 0, &[&pk, &loose], false).unwrap().min_field_count, 2);
+        assert_eq!(Format::new(&[], 0, &[&pk, &loose], false).unwrap().min_field_count, 1);
+    }
+
+    #[test]
+    fn a_default_excuses_nil_and_absence_unless_a_key_needs_the_field() {
+        use FieldType::*;
+        let mut defined = fields(&[Unsigned, Unsigned]);
+        defined[1].has_default = true;
+        let (pk, strict) = ([part(0, Unsigned)], [part(1, Unsigned)]);
+        let format = Format::new(&defined, 0, &[&pk], false).unwrap();
+        assert_eq!(format.min_field_count, 1);
+        assert_eq!(format.rules[1].outright, class::UINT | class::NIL);
+        assert_eq!(Format::new(&defined, 0, &[&pk, &strict], false).unwrap().min_field_count, 2);
+    }
+
+    #[test]
+    fn the_narrower_type_wins() {
+        use FieldType::*;
+        let key = [part(0, Unsigned), part(1, Scalar), part(2, Number)];
+        let format = Format::new(&fields(&[Scalar, Unsigned, Any]), 0, &[&key], false).unwrap();
+        let types: Vec<_> = format.nodes.iter().map(|node| node.field_type).collect();
+        assert_eq!(types, [Unsigned, Unsigned, Number]);
+    }
+
+    #[test]
+    fn definitions_that_contradict_each_other_are_refused() {
+        use FieldType::*;
+        let case = |defined: &[FieldType], keys: &[&[PartDef]]| {
+            message(Format::new(&fields(defined), 0, keys, false))
+        };
+        assert_eq!(
+            case(&[String], &[&[part(0, Unsigned)]]),
+            "field 1 (a): type of a field: expected string as in the space format, found unsigned in an index"
+        );
+        assert_eq!(
+            case(&[], &[&[part(1, String)], &[part(1, Unsigned)]]),
+            "field 2: type of a field: expected string as in another index, found unsigned in an index"
+        );
+        assert_eq!(
+            case(&[], &[&[part(1, String).at(path("a"))], &[part(1, String).at(path("[1]"))]]),
+            "field 2: type of a field: expected map, found array in the path of an index"
+        );
+        assert_eq!(
+            case(&[], &[&[part(1, String).at(path("a[1]"))], &[part(1, String).at(path("a[*]"))]]),
+            "field [2][\"a\"]: array in the paths of indexes: expected either all elements, [*], or single ones, found both"
+        );
+        assert_eq!(
+            case(&[], &[&[part(1, String).at(path("[*][*]"))]]),
+            "path of an index part: expected at most one [*], found [2][*][*]"
+        );
+        assert_eq!(
+            case(&[], &[&[part(1, String).at(path("[*].a")), part(1, String).at(path("a[*]"))]]),
+            "paths with [*] in one index: expected one array, that of [2][*][\"a\"], found [2][\"a\"][*]"
+        );
+        let mut abort = part(0, Unsigned);
+        abort.nullable_action = NullableAction::Abort;
+        assert_eq!(
+            case(&[], &[&[abort], &[part(0, Unsigned).nullable()]]),
+            "field 1: nullable action of a field: expected abort, found none in an index"
+        );
+    }
+
+    #[test]
+    fn more_slots_than_a_field_map_holds_are_refused() {
+        let key: Vec<PartDef> = (1..=SLOTS_MAX as u32).map(|field| part(field, FieldType::Any)).collect();
+        assert_eq!(usize::from(Format::new(&[], 0, &[&key], false).unwrap().slots()), SLOTS_MAX);
+        let more = [part(9000, FieldType::Any)];
+        let error = Format::new(&[], 0, &[&key, &more], false).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+}

@@ -69,3 +69,121 @@ fn longer(format: &Format, field: u32, rule: &Rule, bytes: &[u8], at: usize) -> 
     }
     skip::skip(bytes, at).map_err(|fault| TupleFault::msgpack(fault, bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::TupleFaultKind;
+    use super::super::field_type::FieldType::{self, *};
+    use super::super::part::{FieldDef, PartDef};
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn format(defined: &[FieldDef], exact: u32, keys: &[&[PartDef]]) -> Format {
+        Format::new(defined, exact, keys, false).unwrap()
+    }
+
+    fn walked(format: &Format, tuple: &[u8]) -> Result<Vec<u32>, std::string::String> {
+        let mut map = FieldMapBuf::new();
+        let end = format.walk(tuple, 0, &mut map).map_err(|fault| fault.into_error().to_string())?;
+        assert_eq!(end, tuple.len());
+        Ok(map.slots().to_vec())
+    }
+
+    fn part(field: u32, field_type: FieldType) -> PartDef {
+        PartDef::new(field, field_type)
+    }
+
+    #[test]
+    fn offsets_of_the_fields_are_noted_and_absent_ones_are_zero() {
+        let pk = [part(0, Unsigned)];
+        let sk = [part(3, Unsigned).nullable(), part(1, String)];
+        let format = format(&[], 0, &[&pk, &sk]);
+        assert_eq!(walked(&format, &[0x94, 1, 0xa1, b'x', 0xc0, 7]), Ok(vec![5, 2]));
+        assert_eq!(walked(&format, &[0x92, 0xcd, 0, 1, 0xa1, b'x']), Ok(vec![0, 4]));
+        // The third field is any, beyond the fourth nobody looks; strings and containers may be long.
+        let mut long = vec![0xdc, 0, 6, 1, 0xd9, 40];
+        long.extend([b'x'; 40]);
+        long.extend([0x92, 1, 0x91, 2, 9, 0x81, 1, 0xc4, 1, 0, 0xd4, 0xff, 0]);
+        assert_eq!(walked(&format, &long), Ok(vec![50, 4]));
+    }
+
+    #[test]
+    fn a_reused_map_keeps_nothing_of_the_tuple_before() {
+        let format = format(&[], 0, &[&[part(0, Unsigned)], &[part(1, Unsigned).nullable()]]);
+        let mut map = FieldMapBuf::new();
+        format.walk(&[0x92, 1, 2], 0, &mut map).unwrap();
+        assert_eq!(map.slots(), [2]);
+        format.walk(&[0xff, 0x91, 1], 1, &mut map).unwrap();
+        assert_eq!(map.slots(), [0]);
+    }
+
+    #[test]
+    fn what_the_format_forbids_is_named_with_its_field() {
+        let defined = [
+            FieldDef::new("id", Unsigned),
+            FieldDef::new("name", String),
+            FieldDef::new("age", Int8).nullable(),
+            FieldDef::new("tag", Scalar).nullable(),
+        ];
+        let format_4 = format(&defined, 0, &[&[part(0, Unsigned)]]);
+        let cases: [(&[u8], &str); 9] = [
+            (&[0x90], "field 1 (id): required field: expected unsigned, found nothing"),
+            (&[0x91, 1], "field 2 (name): required field: expected string, found nothing"),
+            (&[0x92, 1, 2], "field 2 (name): type of the field: expected string, found unsigned (byte 0x02)"),
+            (&[0x92, 1, 0xc0], "field 2 (name): type of the field: expected string, found nil (byte 0xc0)"),
+            (
+                &[0x92, 0xff, 0xc0],
+                "field 1 (id): type of the field: expected unsigned, found integer (byte 0xff)",
+            ),
+            (
+                &[0x93, 1, 0xa0, 0xcc, 200],
+                "field 3 (age): value of the field: expected int8: -128 to 127, found 200",
+            ),
+            (
+                &[0x94, 1, 0xa0, 0xc0, 0xd4, 9, 0],
+                "field 4 (tag): type of the field: expected scalar, found extension 9",
+            ),
+            (
+                &[0x94, 1, 0xa0, 0xc0, 0xd4, 2, 0],
+                "field 4 (tag): content of the field: expected a uuid of 16 bytes, found the bytes d40200",
+            ),
+            (&[0x81, 1, 2], "tuple: expected array, found map (byte 0x81)"),
+        ];
+        for (tuple, message) in cases {
+            assert_eq!(walked(&format_4, tuple), Err(message.into()), "{tuple:x?}");
+        }
+        assert_eq!(walked(&format_4, &[0x92, 1, 0xa0]), Ok(vec![]));
+        assert_eq!(walked(&format_4, &[0x95, 1, 0xa0, 0xc0, 0xc0, 0xd4, 0, 0]), Ok(vec![]));
+
+        let exact = format(&[], 2, &[]);
+        assert_eq!(walked(&exact, &[0x92, 1, 2]), Ok(vec![]));
+        assert_eq!(walked(&exact, &[0x91, 1]), Err("number of fields: expected exactly 2, found 1".into()));
+        assert_eq!(
+            walked(&exact, &[0x93, 1, 2, 3]),
+            Err("number of fields: expected exactly 2, found 3".into())
+        );
+    }
+
+    #[test]
+    fn every_cut_and_every_reserved_byte_is_noticed() {
+        let keys: [&[PartDef]; 2] = [&[part(0, Unsigned)], &[part(2, Any), part(4, Any)]];
+        let format = format(&[], 0, &keys);
+        let tuple =
+            [0x97, 1, 0xa2, b'a', b'b', 0x92, 1, 0xcd, 1, 2, 0xc0, 0xd9, 1, b'x', 0x81, 1, 2, 0xcc, 9];
+        let mut map = FieldMapBuf::new();
+        assert_eq!(format.walk(&tuple, 0, &mut map), Ok(tuple.len()));
+        for end in 0..tuple.len() {
+            let fault = format.walk(&tuple[..end], 0, &mut map).unwrap_err();
+            let expected = skip::skip(&tuple[..end], 0).unwrap_err();
+            assert_eq!(fault.kind(), TupleFaultKind::MsgPack(expected), "cut at {end}");
+            assert_eq!(fault.into_error().kind(), ErrorKind::MsgPack);
+        }
+        for at in [1, 2, 5, 6, 10, 11, 14, 15, 17] {
+            let mut bad = tuple;
+            bad[at] = 0xc1;
+            assert!(format.walk(&bad, 0, &mut map).is_err(), "reserved at {at}");
+        }
+        let promise = [0xdd, 0xff, 0xff, 0xff, 0xff, 1];
+        assert!(format.walk(&promise, 0, &mut map).is_err());
+    }
+}
