@@ -21,7 +21,7 @@ use super::fault::{TupleFault, TupleFaultKind};
 use super::field_map::FieldMapBuf;
 use super::format::{Format, Node, Rule};
 use super::path::Token;
-use super::plain::STEPS;
+use super::plain::{STEPS, STR_8};
 use crate::msgpack::{HEADS, class, read, skip};
 
 /// Cells that the extents of one tuple may have: a gigabyte of offsets.
@@ -113,7 +113,7 @@ impl Tree {
             tuple_words: 1,
             element_slots: Vec::new(),
         };
-        for node in nodes {
+        for (number, node) in (0..).zip(nodes) {
             let shape = match node.children.first().map(|&child| &nodes[child as usize].token) {
                 None => Shape::Leaf,
                 Some(Token::Index(_)) => Shape::Array,
@@ -121,7 +121,7 @@ impl Tree {
                 Some(Token::Any) => Shape::Every,
             };
             let edges = tree.add_edges(nodes, &node.children);
-            let rule = node.rule(slots);
+            let rule = node.rule(number, slots);
             let is_simple = shape == Shape::Leaf && !node.in_elements;
             tree.nodes.push(TreeNode {
                 rule,
@@ -244,7 +244,8 @@ impl Tree {
     }
 }
 
-/// See [`Format::walk`].
+/// See [`Format::walk`]. Never inlined there: its registers are not for the plain walk to save.
+#[inline(never)]
 pub(super) fn walk(
     format: &Format,
     tree: &Tree,
@@ -298,16 +299,21 @@ pub(super) fn walk(
                     let node = &tree.nodes[edge.node as usize];
                     let Some(&byte) = tuple.get(here) else { return Err(bad()) };
                     let step = STEPS[usize::from(byte)];
-                    if step.class & node.settled == 0 {
+                    let length = if step.class & node.settled != 0 {
+                        usize::from(step.bytes)
+                    } else if byte == STR_8 && node.settled & class::STR != 0 {
+                        let Some(&length) = tuple.get(here + 1) else { return Err(bad()) };
+                        2 + usize::from(length)
+                    } else {
                         known = Some(edge.node);
                         break;
-                    }
+                    };
                     slots[usize::from(node.rule.slot)] = here as u32;
                     match node.word {
                         0 => missing_first &= !node.mask,
                         word => missing[word as usize] &= !node.mask,
                     }
-                    here += usize::from(step.bytes);
+                    here += length;
                 }
                 if known.is_none() && frame.left != 0 {
                     here = skip::skip_many(tuple, here, u64::from(frame.left)).map_err(|_| bad())?;
@@ -796,6 +802,12 @@ mod tests {
                 let mut tuple = vec![0x93];
                 (0..3).for_each(|_| random_value(&mut rng, 4, &mut tuple));
                 let mut map = FieldMapBuf::new();
+                let mut damaged = tuple.clone();
+                damaged[rng.usize(..tuple.len())] ^= 1 << rng.u8(0..8);
+                damaged.truncate(rng.usize(tuple.len() / 2..=tuple.len()));
+                if let Ok(end) = format.walk(&damaged, 0, &mut map) {
+                    assert_eq!(skip::skip(&damaged, 0), Ok(end), "seed {seed}, {damaged:x?}");
+                }
                 let Ok(end) = format.walk(&tuple, 0, &mut map) else { continue };
                 assert_eq!(end, tuple.len(), "seed {seed}");
                 accepted += 1;

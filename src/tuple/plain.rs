@@ -65,8 +65,7 @@ pub(super) fn walk(
     // From here on places are offsets from the tuple's first byte: what the slots hold.
     let tuple = &bytes[at..];
     let mut here = first - at;
-    let mut rules = present.iter();
-    while let Some(rule) = rules.next() {
+    for rule in present {
         let Some(&byte) = tuple.get(here) else { return Err(format.bad_msgpack(bytes, at)) };
         slots[usize::from(rule.slot)] = here as u32;
         let step = STEPS[usize::from(byte)];
@@ -76,8 +75,7 @@ pub(super) fn walk(
             let Some(&length) = tuple.get(here + 1) else { return Err(format.bad_msgpack(bytes, at)) };
             here + 2 + usize::from(length)
         } else {
-            let field = (known - rules.as_slice().len()) as u32 - 1;
-            longer(format, field, rule, bytes, at + here)? - at
+            longer(format, rule, bytes, at + here)? - at
         };
     }
     for rule in absent {
@@ -96,10 +94,10 @@ pub(super) fn walk(
 
 /// The end of a value that is longer than its first byte tells, or not accepted outright.
 #[inline(never)]
-fn longer(format: &Format, field: u32, rule: &Rule, bytes: &[u8], at: usize) -> Result<usize, TupleFault> {
+fn longer(format: &Format, rule: &Rule, bytes: &[u8], at: usize) -> Result<usize, TupleFault> {
     let head = HEADS[usize::from(bytes[at])];
     if head.class & rule.outright == 0 {
-        return format.look(field, bytes, at);
+        return format.look(rule.node, bytes, at);
     }
     skip::skip(bytes, at).map_err(|fault| TupleFault::msgpack(fault, bytes))
 }
