@@ -111,7 +111,13 @@ struct Inner {
 impl Error {
     /// An error without a place yet: `what` is a noun phrase ("checksum", "row header").
     pub(crate) fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, place: Place::default(), what: what.into(), expected: None, found: None }))
+        Self(Box::new(Inner {
+            kind,
+            place: Place::default(),
+            what: what.into(),
+            expected: None,
+            found: None,
+        }))
     }
 
     /// An error of the operating system about `path`.

@@ -128,7 +128,9 @@ impl Fault {
     /// What is there: `bytes` is the slice that was read.
     pub(crate) fn found(&self, bytes: &[u8]) -> String {
         match (self.kind, bytes.get(self.at)) {
-            (FaultKind::Cut, _) => format!("the end of the bytes ({} left)", bytes.len().saturating_sub(self.at)),
+            (FaultKind::Cut, _) => {
+                format!("the end of the bytes ({} left)", bytes.len().saturating_sub(self.at))
+            }
             (FaultKind::Trailing, _) => format!("{} more bytes", bytes.len().saturating_sub(self.at)),
             (_, Some(&byte)) => format!("{} (byte {byte:#04x})", name(byte)),
             (_, None) => "the end of the bytes".into(),

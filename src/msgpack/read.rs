@@ -168,8 +168,14 @@ mod tests {
 
     #[test]
     fn every_encoding_of_a_number_is_read() {
-        let one: &[&[u8]] =
-            &[&[1], &[0xcc, 1], &[0xcd, 0, 1], &[0xce, 0, 0, 0, 1], &[0xcf, 0, 0, 0, 0, 0, 0, 0, 1], &[0xd0, 1]];
+        let one: &[&[u8]] = &[
+            &[1],
+            &[0xcc, 1],
+            &[0xcd, 0, 1],
+            &[0xce, 0, 0, 0, 1],
+            &[0xcf, 0, 0, 0, 0, 0, 0, 0, 1],
+            &[0xd0, 1],
+        ];
         for bytes in one {
             assert_eq!(int(bytes, 0), Ok((1, bytes.len())));
         }

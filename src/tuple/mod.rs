@@ -1,1 +1,19 @@
 //! A row's array as a record of a known shape.
+//!
+//! A [`format::Format`] is compiled once per space from its field definitions and the key parts of its indexes. Its
+//! walk over a row's MsgPack array validates the bytes and the fields in one pass and notes where the fields begin
+//! that indexes need to reach: the field map, which is stored in front of the tuple.
+//!
+//! ```text
+//! field definitions, key parts -> format -> walk (plain | nested) -> field map -> [head][field map][MsgPack]
+//! ```
+
+pub(crate) mod fault;
+pub(crate) mod field_map;
+pub(crate) mod field_type;
+pub(crate) mod format;
+#[cfg(not(lycosa_plain_only))]
+mod nested;
+pub(crate) mod part;
+pub(crate) mod path;
+mod plain;
