@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 mod error;
+mod index;
 mod limits;
 mod msgpack;
 mod tuple;
