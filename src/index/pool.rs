@@ -7,13 +7,14 @@
 //!          +------------+-------------+
 //! ```
 //!
-//! A pool is shared; what hands out its blocks is a [`Writer`], one a thread, which takes a whole slab at a time and so
-//! needs no lock for the next million blocks. A writer that is dropped leaves what it has not used to the next one.
+//! A pool is shared; what hands out its blocks is a [`Writer`], one a thread, which takes a whole slab at a
+//! time and so needs no lock for the next million blocks. A writer that is dropped leaves what it has not
+//! used to the next one.
 //!
-//! Who may touch a block: whoever took it from a writer writes it, alone, until others get to know its number; from
-//! then on it is only read, until it is given back. The users of this file (nodes, bulk building, hash pages) keep
-//! that promise; blocks of one pool never meet another pool, because whoever holds block numbers (a tree, a list of
-//! leaves) holds them beside their pool.
+//! Who may touch a block: whoever took it from a writer writes it, alone, until others get to know its
+//! number; from then on it is only read, until it is given back. The users of this file (nodes, bulk
+//! building, hash pages) keep that promise; blocks of one pool never meet another pool, because whoever holds
+//! block numbers (a tree, a list of leaves) holds them beside their pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -85,13 +86,22 @@ impl<const BYTES: usize> Pool<BYTES> {
     /// Where the block begins: `BYTES` bytes, aligned to 64.
     #[inline]
     pub(crate) fn at(&self, id: BlockId) -> *mut u8 {
-        // SAFETY: numbers of blocks are made by `Writer::take` alone, from slabs of its own pool, and stay with it.
+        // SAFETY: numbers of blocks are made by `Writer::take` alone, from slabs of its own pool, and stay
+        // with it.
         unsafe { self.slabs.base(id.slab()) }.wrapping_add(id.number() * BYTES)
     }
 
     /// Takes back blocks that nobody knows any more.
     pub(crate) fn give_back(&self, blocks: &mut Vec<BlockId>) {
         self.left().free.append(blocks);
+    }
+
+    /// The blocks that exist and those that nobody has, while there is no writer.
+    #[cfg(test)]
+    pub(crate) fn census(&self) -> (usize, usize) {
+        let all = (0..self.slabs.len()).map(|slab| crate::tuple::slab::next_slab_bytes(slab) / BYTES).sum();
+        let left = self.left();
+        (all, left.free.len() + left.runs.iter().map(|run| (run.end - run.next) as usize).sum::<usize>())
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {

@@ -1,5 +1,5 @@
-//! Slabs: the large pieces of memory under the arena of tuples and the nodes of the indexes, and the handles that
-//! name a place inside them.
+//! Slabs: the large pieces of memory under the arena of tuples and the nodes of the indexes, and the handles
+//! that name a place inside them.
 //!
 //! ```text
 //! Handle   31        22 21                    0          table (replaced whole when it is full)
@@ -10,16 +10,16 @@
 //!                 +-> table[slab] -+-> base + offset * 8    +---------> slab 0: 4 KiB
 //! ```
 //!
-//! A handle is half as wide as a pointer and stays right when memory is written out and mapped elsewhere. The price is
-//! one table look-up, from a table that fits the first cache level.
+//! A handle is half as wide as a pointer and stays right when memory is written out and mapped elsewhere. The
+//! price is one table look-up, from a table that fits the first cache level.
 //!
-//! Slabs are only ever added; all of them go when their owner goes. Anybody may read the table while a slab is added:
-//! when it is full, a copy of twice its size takes its place, and the old one stays until the end, for whoever just
-//! loaded its address. All tables together are smaller than twice the last one.
+//! Slabs are only ever added; all of them go when their owner goes. Anybody may read the table while a slab
+//! is added: when it is full, a copy of twice its size takes its place, and the old one stays until the end,
+//! for whoever just loaded its address. All tables together are smaller than twice the last one.
 //!
-//! The first slabs are small, so that ten thousand tiny spaces stay tiny; from the seventh on they have 32 MiB. Large
-//! ones are anonymous maps, which the kernel is asked to back with huge pages: first touch of memory costs more than
-//! sorting what is put there. Their memory is zero until somebody writes to it.
+//! The first slabs are small, so that ten thousand tiny spaces stay tiny; from the seventh on they have 32
+//! MiB. Large ones are anonymous maps, which the kernel is asked to back with huge pages: first touch of
+//! memory costs more than sorting what is put there. Their memory is zero until somebody writes to it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::{self, NonNull};
@@ -157,14 +157,15 @@ impl Slabs {
     ///
     /// # Safety
     ///
-    /// `slab` is a number that `add` of this very `Slabs` has returned, and came to this thread from there (through a
-    /// lock, a channel or an atomic pointer, as any other value does).
+    /// `slab` is a number that `add` of this very `Slabs` has returned, and came to this thread from there
+    /// (through a lock, a channel or an atomic pointer, as any other value does).
     #[inline]
     pub(crate) unsafe fn base(&self, slab: u32) -> *mut u8 {
         debug_assert!(slab < self.len(), "slab {slab} is not of this set");
         let table = self.table.load(Ordering::Acquire);
-        // SAFETY: the table was published after the slab's entry was set in it, and the caller has the number from
-        // after that, so this load gave that table or a later copy; each holds the entry. Tables live as long as self.
+        // SAFETY: the table was published after the slab's entry was set in it, and the caller has the number
+        // from after that, so this load gave that table or a later copy; each holds the entry. Tables live as
+        // long as self.
         unsafe { (*table.add(slab as usize)).load(Ordering::Relaxed) }
     }
 
@@ -229,7 +230,8 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         let entries = ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.slabs);
-        // SAFETY: `copy` leaked this very boxed slice, and only `Slabs` drops tables, when nobody can read any more.
+        // SAFETY: `copy` leaked this very boxed slice, and only `Slabs` drops tables, when nobody can read
+        // any more.
         drop(unsafe { Box::from_raw(entries) });
     }
 }
@@ -248,8 +250,8 @@ enum Source {
     Heap(Layout),
 }
 
-// SAFETY: the memory belongs to this value alone; who may touch which part of it is the business of those who got a
-// place in it.
+// SAFETY: the memory belongs to this value alone; who may touch which part of it is the business of those who
+// got a place in it.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -383,7 +385,8 @@ mod tests {
                     loop {
                         let count = newest.load(Ordering::Acquire) as u32;
                         for slab in 0..count {
-                            // SAFETY: the number came from `add` through `newest`; what it names is written no more.
+                            // SAFETY: the number came from `add` through `newest`; what it names is written
+                            // no more.
                             assert_eq!(unsafe { slabs.base(slab).cast::<u32>().read() }, slab);
                         }
                         if count == 100 {

@@ -17,9 +17,9 @@
 //!
 //! So there is no separate array to sort, and the peak of memory is what stays.
 //!
-//! `push` is the hottest line of a recovery. It touches two cache lines of the open leaf and the 16 bytes that say
-//! where the open leaf is; the leaf's own head is written twice in its life. With 512 buckets all that is written at a
-//! time are some 70 KiB.
+//! `push` is the hottest line of a recovery. It touches two cache lines of the open leaf and the 16 bytes
+//! that say where the open leaf is; the leaf's own head is written twice in its life. With 512 buckets all
+//! that is written at a time are some 70 KiB.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ pub(crate) struct Leaves<const MULTI: bool> {
     ids: Vec<NodeId>,
 }
 
-/// An entry as it is sorted: `(hint, handle)`, in a multikey index `(hint, handle, element)`. 16 bytes either way.
+/// An entry as it is sorted: `(hint, handle)`, in a multikey index `(hint, handle, element)`. 16 bytes either
+/// way.
 pub(crate) trait BulkEntry<const MULTI: bool>: Copy {
     fn new(hint: u64, handle: Handle, element: u32) -> Self;
     fn entry(self) -> Entry;
@@ -121,8 +122,8 @@ impl<const MULTI: bool> Leaves<MULTI> {
         }
     }
 
-    /// Writes `entries` over what the leaves hold, filling each before the next; there must be no more of them than
-    /// fit. Leaves that are not needed leave the list for `spare`.
+    /// Writes `entries` over what the leaves hold, filling each before the next; there must be no more of
+    /// them than fit. Leaves that are not needed leave the list for `spare`.
     pub(crate) fn write<E: BulkEntry<MULTI>>(
         &mut self,
         pool: &NodePool,
@@ -146,8 +147,8 @@ impl<const MULTI: bool> Leaves<MULTI> {
     }
 }
 
-/// The leaf that is being filled. Its head's `len` is set to the full capacity when it is begun, so that a leaf that
-/// gets full is done; only one that stays open has to be closed.
+/// The leaf that is being filled. Its head's `len` is set to the full capacity when it is begun, so that a
+/// leaf that gets full is done; only one that stays open has to be closed.
 #[derive(Clone, Copy)]
 struct OpenLeaf {
     /// Null before the first leaf, and then `len` says full.
@@ -334,8 +335,8 @@ impl BucketWriter<false> {
 }
 
 impl<const MULTI: bool> Tree<MULTI> {
-    /// A tree over leaves that are in order; they may be partly filled. Reads the first entry of each leaf, and
-    /// takes its inner nodes from `writer`.
+    /// A tree over leaves that are in order; they may be partly filled. Reads the first entry of each leaf,
+    /// and takes its inner nodes from `writer`.
     pub(crate) fn from_leaves(leaves: Leaves<MULTI>, writer: &mut NodeWriter, txn: u64) -> Result<Self> {
         let pool: Arc<NodePool> = writer.pool().clone();
         let len = leaves.entries(&pool);

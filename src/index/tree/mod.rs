@@ -12,28 +12,36 @@
 //!              leaves: hint, handle (and the element's number in a multikey index), in order
 //! ```
 //!
-//! - `node` is the layout, `bulk` builds whole trees, `search` finds a place, `cursor` walks from there, `edit` inserts
-//!   and removes.
-//! - Nodes have no links to their siblings: a copied node would have to be copied into all of them. A cursor keeps the
-//!   path from the root instead.
-//! - A node's head says in which transaction it was born. A node of the running transaction is edited in place; any
-//!   other is copied, and so is the path above it. Whoever holds the old root sees the old tree, whole, for as long as
-//!   the nodes that were reported as retired are kept.
-//! - The entry that stands for a child is exactly the least entry of that child. So a separator never names a tuple
-//!   that is gone, and comparisons in inner nodes look at the same tuples as those in leaves.
-//! - The tree compares nothing by itself: order is what the caller's [`Probe`] and the order of insertion say.
+//! - `node` is the layout, `bulk` builds whole trees, `search` finds a place, `cursor` walks from there,
+//!   `edit` inserts and removes, `check` looks at every node.
+//! - Nodes have no links to their siblings: a copied node would have to be copied into all of them. A cursor
+//!   keeps the path from the root instead.
+//! - A node's head says in which transaction it was born. A node of the running transaction is edited in
+//!   place; any other is copied, and so is the path above it. Whoever holds the old root sees the old tree,
+//!   whole, for as long as the nodes that were reported as retired are kept.
+//! - The entry that stands for a child is exactly the least entry of that child. So a separator never names a
+//!   tuple that is gone, and comparisons in inner nodes look at the same tuples as those in leaves.
+//! - The tree compares nothing by itself: order is what the caller's [`Probe`](search::Probe) and the order
+//!   of insertion say.
 
 #[expect(unsafe_code, reason = "writes entries to open leaves without a check a store, sixty million times")]
 pub(crate) mod bulk;
+pub(crate) mod check;
+pub(crate) mod cursor;
+pub(crate) mod edit;
 #[expect(unsafe_code, reason = "turns the numbers of nodes into slices")]
 pub(crate) mod node;
+pub(crate) mod search;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use node::{NodeId, NodePool};
 
-/// Levels that a tree can have: 2^32 nodes of a sixth of 37 children, rounded up generously.
-pub(crate) const LEVELS_MAX: usize = 16;
+/// Levels that a tree can have: nodes have 14 children or more but for a few at the edges, and 14^9 is over
+/// 2^32.
+pub(crate) const LEVELS_MAX: usize = 12;
 
 /// A version of a tree; `clone` is another name for the same version, at no cost.
 ///

@@ -12,13 +12,13 @@
 //!   inner, multikey                              | 37       | 37       | 37        | 37        |         756
 //! ```
 //!
-//! 768 bytes, twelve cache lines: a node copied costs about as much as the search that led to it, and a search touches
-//! few of its lines, because the hints stand side by side and decide nearly everything.
+//! 768 bytes, twelve cache lines: a node copied costs about as much as the search that led to it, and a
+//! search touches few of its lines, because the hints stand side by side and decide nearly everything.
 //!
 //! Columns rather than records: a search reads hints only, a scan reads handles only.
 //!
-//! This file turns node numbers into slices. That is right as long as numbers stay with their pool and nodes that
-//! others can see are not written; both are promises of this folder's files (see `index::pool`).
+//! This file turns node numbers into slices. That is right as long as numbers stay with their pool and nodes
+//! that others can see are not written; both are promises of this folder's files (see `index::pool`).
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -166,8 +166,8 @@ impl<'a, const MULTI: bool> NodeRef<'a, MULTI> {
 
     #[inline]
     pub(crate) fn hints(self) -> &'a [u64] {
-        // SAFETY: the column begins at a multiple of 8 inside the node and has at least `len` rows, all initialized
-        // (blocks are zero from the start); nobody writes the node while it is shared.
+        // SAFETY: the column begins at a multiple of 8 inside the node and has at least `len` rows, all
+        // initialized (blocks are zero from the start); nobody writes the node while it is shared.
         unsafe { slice::from_raw_parts(self.at.add(HEAD_BYTES).cast(), self.len()) }
     }
 
