@@ -8,6 +8,7 @@
 //! field definitions, key parts -> format -> walk (plain | nested) -> field map -> [head][field map][MsgPack]
 //! ```
 
+pub(crate) mod arena;
 pub(crate) mod fault;
 pub(crate) mod field_map;
 pub(crate) mod field_type;
@@ -17,3 +18,5 @@ mod nested;
 pub(crate) mod part;
 pub(crate) mod path;
 mod plain;
+#[expect(unsafe_code, reason = "raw memory: slabs from maps and the allocator, and a table of their addresses")]
+pub(crate) mod slab;

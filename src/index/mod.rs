@@ -1,0 +1,5 @@
+//! Order over tuples: trees, and hash tables.
+
+#[expect(unsafe_code, reason = "turns the number of a block into its address")]
+pub(crate) mod pool;
+pub(crate) mod tree;
