@@ -7,3 +7,6 @@ mod msgpack;
 mod tuple;
 
 pub use error::{Error, ErrorKind, Place, Result};
+mod space;
+
+pub use space::{IndexDef, IndexKind, Schema, SpaceDef};
