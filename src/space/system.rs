@@ -31,6 +31,11 @@ pub(crate) const SPACE_ID: u32 = 280;
 pub(crate) const INDEX_ID: u32 = 288;
 pub(crate) const CLUSTER_ID: u32 = 320;
 
+/// Whether rows of this space say how other rows are to be read.
+pub(crate) fn defines(space_id: u32) -> bool {
+    matches!(space_id, COLLATION_ID | SPACE_ID | INDEX_ID)
+}
+
 /// Bytes of a name (`BOX_NAME_MAX`).
 const NAME_BYTES_MAX: usize = 65_000;
 
