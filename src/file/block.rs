@@ -60,8 +60,8 @@ pub(crate) enum Mark {
     End,
 }
 
-/// The block head or end marker at `byte` of a file of `file_bytes`. `bytes` begins there and holds the head's 19
-/// bytes, or what is left of the file.
+/// The block head or end marker at `byte` of a file of `file_bytes`. `bytes` begins there and holds the
+/// head's 19 bytes, or what is left of the file.
 pub(crate) fn mark(bytes: &[u8], byte: u64, index: u64, file_bytes: u64) -> Result<Mark, Error> {
     let left = file_bytes.saturating_sub(byte);
     let fault = |kind, what: &str| Error::new(kind, what).block(index, byte);
@@ -127,8 +127,8 @@ fn numbers(head: &[u8; BLOCK_HEAD_BYTES]) -> Option<(u64, u32)> {
     Some((length, u32::try_from(crc).ok()?))
 }
 
-/// CRC-32C as Tarantool computes it: from 0 and without the final inversion of the usual one. Leading zero bytes
-/// leave it as it is.
+/// CRC-32C as Tarantool computes it: from 0 and without the final inversion of the usual one. Leading zero
+/// bytes leave it as it is.
 #[inline]
 pub(crate) fn checksum(payload: &[u8]) -> u32 {
     !crc32c::crc32c_append(!0, payload)
@@ -146,15 +146,24 @@ impl Checksum {
         self.0 = crc32c::crc32c_append(self.0, part);
     }
 
-    pub(crate) fn value(&self) -> u32 {
+    fn value(&self) -> u32 {
         !self.0
+    }
+
+    /// Compares the sum with that of a block's head.
+    pub(crate) fn check(&self, head: &BlockHead) -> Result<(), Error> {
+        compare(head, self.value())
     }
 }
 
 /// Compares a payload with its head.
 #[inline]
 pub(crate) fn check(head: &BlockHead, payload: &[u8]) -> Result<(), Error> {
-    let computed = checksum(payload);
+    compare(head, checksum(payload))
+}
+
+#[inline]
+fn compare(head: &BlockHead, computed: u32) -> Result<(), Error> {
     if computed == head.crc {
         return Ok(());
     }
@@ -237,7 +246,8 @@ mod tests {
     #[test]
     fn a_real_block_walks_along_the_drawing() {
         let file = bytes(
-            "d5ba0bab 1c 00 ce0f9fd9cc a700000000000000 8400020201030404cb41dac3785c15f6268210cd0200219201a26131",
+            "d5ba0bab 1c 00 ce0f9fd9cc a700000000000000
+             8400020201030404cb41dac3785c15f6268210cd0200219201a26131",
         );
         let at = [0, 4, 5, 6, 11, 19, 47];
         assert_eq!(file[at[0]..at[1]], MAGIC_PLAIN);

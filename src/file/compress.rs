@@ -1,11 +1,11 @@
 //! Compressed payloads: zstd frames, one after another, in practice always one.
 //!
-//! Tarantool writes its frames without their content's size, so the reader cannot know how large a buffer it needs.
-//! A block is 128 KiB of rows and at most one row more, though, and the buffer is kept from block to block: nearly
-//! every frame is unpacked by one call straight into its place. (The streaming call would first unpack into a window
-//! of 2 MiB and then copy, which costs a quarter more.) A frame that does not fit is unpacked again into a buffer four
-//! times as large: a third of the work may be wasted, and memory grows with what really comes out, never with what the
-//! frame says of itself.
+//! Tarantool writes its frames without their content's size, so the reader cannot know how large a buffer it
+//! needs. A block is 128 KiB of rows and at most one row more, though, and the buffer is kept from block to
+//! block: nearly every frame is unpacked by one call straight into its place. (The streaming call would first
+//! unpack into a window of 2 MiB a thread and copy from there.) A frame that does not fit is unpacked again
+//! into a buffer four times as large: a third of the work may be wasted, and memory grows with what really
+//! comes out, never with what the frame says of itself.
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, BLOCK_USUAL_BYTES};
@@ -42,9 +42,7 @@ impl Unpacker {
             bytes = bytes.min(self.bytes_max.saturating_add(1));
             self.buffer.clear();
             if self.buffer.try_reserve_exact(bytes).is_err() {
-                return Err(Error::new(ErrorKind::Memory, "memory for an unpacked block")
-                    .expected(format_args!("{bytes} bytes"))
-                    .found("less"));
+                return Err(no_memory(bytes));
             }
             match self.context.decompress(&mut self.buffer, payload) {
                 Ok(_) if self.buffer.len() <= self.bytes_max => return Ok(&self.buffer),
@@ -66,6 +64,11 @@ impl Unpacker {
                 .found(format_args!("more, from {} stored ones", payload.len())));
         }
     }
+}
+
+/// A buffer for a block that the machine does not give.
+pub(super) fn no_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::Memory, "memory for a block").expected(format_args!("{bytes} bytes")).found("less")
 }
 
 #[cfg(test)]

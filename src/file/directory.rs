@@ -7,8 +7,8 @@
 //! ....xlog.corrupted              set aside by Tarantool: never read
 //! ```
 //!
-//! What a name ends in is what follows its *first* dot. Names that Tarantool would skip, or stumble over, are left
-//! alone here as well, and told as notices.
+//! What a name ends in is what follows its *first* dot. Names that Tarantool would skip, or stumble over, are
+//! left alone here as well, and told as notices.
 
 use super::block::BlockHead;
 use super::disk::{Disk, Entry, PathKind};
@@ -115,9 +115,10 @@ pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path) -> Result<Snapshot, 
     };
     let file = open_indexed(disk, newest, FileType::Snap)?;
     for older in older {
-        // An older one is read for its vclock alone; that it cannot be read does not make the newest less new.
+        // An older one is read for its vclock alone; that it cannot be read does not make the newest less
+        // new.
         match open_indexed(disk, older, FileType::Snap) {
-            Ok(older) if older.header.vclock < file.header.vclock => {}
+            Ok(older) if older.header.vclock.is_before(&file.header.vclock) => {}
             Ok(older) => return Err(out_of_order(&older, &file)),
             Err(error) => notices.push(format!("an older snapshot is not whole: {error}")),
         }
@@ -213,35 +214,40 @@ pub(crate) struct LogsAfter {
     pub(crate) notices: Vec<String>,
 }
 
-/// Reads the logs in `folder` that a recovery from `snapshot` would read: from the last one that begins at or before
-/// the snapshot's vclock on. Older ones are not opened, so nothing about them matters.
+/// Reads the logs in `folder` that a recovery from `snapshot` would read: from the last one that begins at or
+/// before the snapshot's vclock on. Older ones are not opened, so nothing about them matters.
 ///
 /// # Errors
-/// A log that cannot be read or is damaged, was written by another instance, or does not follow on the one before;
-/// a torn tail is no error at the end of the last log, nor where the next log goes on from the same vclock.
+/// A log that cannot be read or is damaged, was written by another instance, or does not follow on the one
+/// before; a torn tail is no error at the end of the last log, nor where the next log goes on from the same
+/// vclock.
 pub(crate) fn logs_after(
     disk: &dyn Disk,
     folder: &Path,
     snapshot: &ContainerFile,
 ) -> Result<LogsAfter, Error> {
     let Folder { logs, notices, .. } = Folder::list(disk, folder)?;
-    let mut after = LogsAfter { notices, ..LogsAfter::default() };
+    let mut after = LogsAfter::default();
+    // What was left alone in the snapshot's own folder has been told when the snapshot was looked for.
+    if snapshot.path.parent() != Some(folder) {
+        after.notices = notices;
+    }
     let covered = snapshot.header.vclock;
     let mut files: Vec<ContainerFile> = Vec::new();
     for log in logs.iter().rev() {
         let file = open_indexed(disk, log, FileType::Xlog)?;
         check_instance(&file, snapshot)?;
-        if let Some(next) = files.last().filter(|next| !(file.header.vclock < next.header.vclock)) {
+        if let Some(next) = files.last().filter(|next| !file.header.vclock.is_before(&next.header.vclock)) {
             return Err(out_of_order(&file, next));
         }
-        let begins_before = file.header.vclock <= covered;
+        let begins_before = file.header.vclock.is_covered_by(&covered);
         files.push(file);
         if begins_before {
             break;
         }
     }
     files.reverse();
-    if let Some(first) = files.first().filter(|first| !(first.header.vclock <= covered)) {
+    if let Some(first) = files.first().filter(|first| !first.header.vclock.is_covered_by(&covered)) {
         after.newer = Some(NewerRow {
             file: first.path.clone(),
             place: None,
@@ -275,8 +281,8 @@ fn check_instance(log: &ContainerFile, snapshot: &ContainerFile) -> Result<(), E
 }
 
 impl LogsAfter {
-    /// Reads one log, up to its first row beyond `covered` that changes data. Gives where the log ends: its last vclock
-    /// and how.
+    /// Reads one log, up to its first row beyond `covered` that changes data. Gives where the log ends: its
+    /// last vclock and how.
     fn read(&mut self, file: &ContainerFile, covered: &Vclock) -> Result<(Vclock, Option<End>), Error> {
         let mut vclock = file.header.vclock;
         let mut reader = BlockReader::new(file, usize::MAX);
@@ -448,7 +454,8 @@ mod tests {
         let error = newest(&disk(&[(name(7, "snap"), snap("{1: 5}"))])).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "d/00000000000000000007.snap: the sum of the vclock: expected 7, as the name says, found 5, of {1: 5}"
+            "d/00000000000000000007.snap: the sum of the vclock: expected 7, as the name says, \
+             found 5, of {1: 5}"
         );
         let lone = |path: &str| newest_snapshot(&disk(&[(path.into(), snap("{1: 5}"))]), Path::new(path));
         assert!(lone("d/00000000000000000007.snap").is_err());
@@ -491,8 +498,9 @@ mod tests {
         let snapshot = newest_snapshot(&disk_, Path::new("d")).unwrap();
         assert_eq!(
             newer.into_error(&snapshot.file).to_string(),
-            "d/00000000000000000002.xlog, block 3 at byte 172, row 0: logs newer than the snapshot: expected nothing \
-             after d/00000000000000000005.snap, vclock {1: 5}, found INSERT with LSN 6 of replica 1"
+            "d/00000000000000000002.xlog, block 3 at byte 172, row 0: logs newer than the snapshot: \
+             expected nothing after d/00000000000000000005.snap, vclock {1: 5}, \
+             found INSERT with LSN 6 of replica 1"
         );
         // A log that is missing between counts as well.
         files.remove(1);

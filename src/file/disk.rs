@@ -1,10 +1,11 @@
 //! The seam to the operating system: the one module that touches `std::fs`.
 //!
 //! Everything above asks a [`Disk`] for folders and a [`Source`] for bytes at an offset. Files are read with
-//! `pread` into buffers of ours and never mapped: a mapped file that another process cuts short kills the process
-//! by a signal, while here it is an error with a place.
+//! `pread` into buffers of ours and never mapped: a mapped file that another process cuts short kills the
+//! process by a signal, while here it is an error with a place.
 //!
-//! Tests put a [`simulated`] twin in its place, whose Nth call fails or whose files shrink while they are read.
+//! Tests put a [`simulated`] twin in its place, whose Nth call fails or whose files shrink while they are
+//! read.
 
 use std::fs;
 use std::io;
@@ -38,8 +39,8 @@ pub(crate) trait Disk: Send + Sync {
 
 /// An open file.
 pub(crate) trait Source: Send + Sync {
-    /// The file's length in bytes when it was opened. A log in use may have grown since; nothing behind this length
-    /// is looked at.
+    /// The file's length in bytes when it was opened. A log in use may have grown since; nothing behind this
+    /// length is looked at.
     fn len(&self) -> u64;
     /// Reads some of the bytes at `at`; 0: there are none.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;

@@ -5,13 +5,13 @@
 //! 0.13\n                                                     the format's version
 //! Version: 2.6.0-0-g47aa4e01e\n                              the writer
 //! Instance: 78e0015e-511c-44a5-88b2-181e67295f91\n           `Server:` in files of 0.12
-//! VClock: {1: 10, 2: 5}\n                                    log: before its first row; snapshot: of its last one
+//! VClock: {1: 10, 2: 5}\n                                    before a log's first row, of a snapshot's last
 //! PrevVClock: {1: 3}\n                                       logs alone: of the log before
 //! \n                                                         an empty line; blocks follow at once
 //! ```
 //!
-//! Keys come in any order; one that is not known is kept and left to the caller as a notice. As in Tarantool, the last
-//! of two lines with one key holds.
+//! Keys come in any order; one that is not known is kept and left to the caller as a notice. As in Tarantool,
+//! the last of two lines with one key holds.
 
 use super::vclock::{Vclock, shorten};
 use crate::error::{Error, ErrorKind};

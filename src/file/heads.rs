@@ -1,10 +1,10 @@
 //! Finding blocks: from head to head through a file, to its end marker or to what stands in its place.
 //!
-//! A snapshot, a run or an index ends with its marker or is not whole. A log that is in use, or whose writer was
-//! killed, has none, and its last block may be torn: that is [`End::Open`]. A torn block is the *last* thing in a
-//! file, though: where a length field was damaged so that it points past the end, whole blocks follow, and to call that
-//! a torn tail would drop them silently. So before a block that runs past the end is called torn, the rest of the file
-//! is searched for a whole block: magic, head and checksum.
+//! A snapshot, a run or an index ends with its marker or is not whole. A log that is in use, or whose writer
+//! was killed, has none, and its last block may be torn: that is [`End::Open`]. A torn block is the *last*
+//! thing in a file, though: where a length field was damaged so that it points past the end, whole blocks
+//! follow, and to call that a torn tail would drop them silently. So before a block that runs past the end is
+//! called torn, the rest of the file is searched for a whole block: magic, head and checksum.
 
 use super::block::{self, BlockHead, Mark};
 use super::header::FileType;
@@ -25,7 +25,8 @@ const PROGRESS_HEADS: u64 = 256;
 /// Bytes that the search behind a torn block reads at once.
 const SEARCH_BYTES: usize = 256 << 10;
 
-/// Bytes that the search may check sums of, over twice the file's size: a hostile file could be full of heads.
+/// Bytes that the search may check sums of, over twice the file's size: a hostile file could be full of
+/// heads.
 const SEARCH_SUM_BYTES_MIN: u64 = 64 << 20;
 
 /// How a file ends.
@@ -64,12 +65,21 @@ pub(crate) struct HeadReader<'a> {
     /// Where the next head is, and its number.
     byte: u64,
     index: u64,
+    before: Option<BlockHead>,
 }
 
 impl<'a> HeadReader<'a> {
     pub(crate) fn new(file: &'a ContainerFile) -> Self {
         let byte = file.blocks_at();
-        Self { file, window: vec![0; HOP_BYTES_MAX], held: 0..0, hop_bytes: HOP_BYTES_MIN, byte, index: 0 }
+        Self {
+            file,
+            window: vec![0; HOP_BYTES_MAX],
+            held: 0..0,
+            hop_bytes: HOP_BYTES_MIN,
+            byte,
+            index: 0,
+            before: None,
+        }
     }
 
     /// The next block, or the end; after an error or the end, the same again.
@@ -86,6 +96,7 @@ impl<'a> HeadReader<'a> {
                 self.hop_bytes = if small { HOP_BYTES_MAX } else { HOP_BYTES_MIN };
                 self.byte = head.end();
                 self.index += 1;
+                self.before = Some(head);
                 Ok(Next::Block(head))
             }
             Err(error) if error.kind() == ErrorKind::Truncated && may_be_open(file.header.filetype) => {
@@ -99,7 +110,14 @@ impl<'a> HeadReader<'a> {
                     )),
                 }
             }
-            Err(error) => Err(file.place(error)),
+            Err(error) => {
+                // What is found here may be no head at all, but the middle of a block before whose length is
+                // damaged.
+                if let Some(before) = &self.before {
+                    check(file, before)?;
+                }
+                Err(file.place(error))
+            }
         }
     }
 
@@ -146,8 +164,10 @@ fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Err
                         .byte(byte),
                 )
             })?;
-            if is_whole(file, &head)? {
-                return Ok(Some(candidate));
+            match check(file, &head) {
+                Ok(()) => return Ok(Some(candidate)),
+                Err(error) if error.kind() == ErrorKind::Checksum => {}
+                Err(error) => return Err(error),
             }
         }
         // The next part begins where no head had room in this one.
@@ -156,8 +176,8 @@ fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Err
     Ok(None)
 }
 
-/// Whether the payload of a block fits its checksum; read in parts, for the length is doubtful.
-fn is_whole(file: &ContainerFile, head: &BlockHead) -> Result<bool, Error> {
+/// Compares the payload of a block with its head, read in parts, for the length is doubtful.
+fn check(file: &ContainerFile, head: &BlockHead) -> Result<(), Error> {
     let mut buffer = vec![0; SEARCH_BYTES.min(head.stored_bytes as usize)];
     let mut sum = block::Checksum::new();
     let mut at = head.payload_at();
@@ -167,11 +187,11 @@ fn is_whole(file: &ContainerFile, head: &BlockHead) -> Result<bool, Error> {
         sum.add(part);
         at += part.len() as u64;
     }
-    Ok(sum.value() == head.crc)
+    sum.check(head).map_err(|error| file.place(error))
 }
 
-/// Finds all blocks of a file, strictly: whatever is neither a block nor an end that its type may have is an error.
-/// `progress` hears from time to time how many bytes of the file lie behind.
+/// Finds all blocks of a file, strictly: whatever is neither a block nor an end that its type may have is an
+/// error. `progress` hears from time to time how many bytes of the file lie behind.
 pub(crate) fn scan_heads(file: &ContainerFile, mut progress: impl FnMut(u64)) -> Result<BlockIndex, Error> {
     let mut reader = HeadReader::new(file);
     let mut heads = Vec::new();
@@ -247,6 +267,16 @@ mod tests {
         }
         let index = scan("XLOG", &[build::plain(b"more"), damaged(1000)].concat()).unwrap();
         assert_eq!(index.end, End::Open { byte: 22 + 23, torn_bytes: 23 });
+    }
+
+    #[test]
+    fn a_length_that_points_into_the_next_block_is_told_of_the_block_that_has_it() {
+        let mut blocks = [build::plain(b"rows"), build::plain(b"more"), block::MAGIC_END.to_vec()].concat();
+        blocks[4] += 3;
+        for filetype in ["SNAP", "XLOG"] {
+            let error = scan(filetype, &blocks).unwrap_err();
+            assert_eq!((error.kind(), error.place().block), (ErrorKind::Checksum, Some(0)), "{error}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What is in a file, without knowing what it means: for a snapshot, a log or any other file of the container.
+//! What is in a file, without knowing what it means: for a snapshot, a log or any other file of the
+//! container.
 //!
-//! Every block is read, checked and unpacked, every row decoded; a file that passes is whole as a container. Types and
-//! keys that are not known are counted, not refused.
+//! Every block is read, checked and unpacked, every row decoded; a file that passes is whole as a container.
+//! Types and keys that are not known are counted, not refused.
 
 use super::disk::{Disk, RealDisk};
-use super::header::TextHeader;
+use super::header::{FileType, TextHeader};
 use super::heads::{End, scan_heads};
 use super::pipeline::for_each_block_in_order;
 use super::row::{self, Row, Rows, UnknownPair};
@@ -114,8 +115,8 @@ impl FileInfo {
     /// Reads a file of any type of the container: `.snap`, `.xlog`, `.vylog`, `.run`, `.index`.
     ///
     /// # Errors
-    /// Whatever makes the file less than whole: it cannot be read, it is not such a file, a block or row is damaged,
-    /// the end marker is missing where the type demands one.
+    /// Whatever makes the file less than whole: it cannot be read, it is not such a file, a block or row is
+    /// damaged, the end marker is missing where the type demands one.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::read_on(&RealDisk, path.as_ref(), threads)
@@ -130,7 +131,7 @@ impl FileInfo {
             &index.heads,
             threads,
             usize::MAX,
-            |_, payload| Tally::of(payload),
+            |_, payload| Tally::of(payload, file.header.filetype),
             |_, block| {
                 tally.add(block);
                 Ok(())
@@ -232,9 +233,9 @@ impl<T: PartialOrd + Copy> Range<T> {
 
 impl Tally {
     /// The rows of one block.
-    fn of(payload: &[u8]) -> Result<Self, Error> {
+    fn of(payload: &[u8], filetype: FileType) -> Result<Self, Error> {
         let mut tally = Self::default();
-        for row in Rows::new(payload) {
+        for row in Rows::new(payload, filetype) {
             tally.row(&row?);
         }
         Ok(tally)
@@ -255,6 +256,10 @@ impl Tally {
         let Some(body) = &row.body else { return };
         if let Some(space_id) = body.space_id {
             self.spaces.entry(space_id).or_default().add(&count);
+        }
+        // What vinyl keeps of its runs is known to vinyl.
+        if (row::kind::VINYL_RUN_INFO..=row::kind::VINYL_ROW_INDEX).contains(&row.head.kind) {
+            return;
         }
         self.unknown(|| format!("body of {}", row::kind_text(row.head.kind)), &body.unknown);
     }

@@ -7,9 +7,9 @@
 //!   header.rs       block.rs -> compress.rs -> row.rs
 //! ```
 //!
-//! `disk` is the seam to the operating system, `source` an opened file; `heads` finds blocks and how a file ends. Two
-//! ways lead through a file: `reader` goes from front to back, `pipeline` takes blocks in any order in many threads. `directory`
-//! knows which files of a folder matter, `info` tells what is in one.
+//! `disk` is the seam to the operating system, `source` an opened file; `heads` finds blocks and how a file
+//! ends. Two ways lead through a file: `reader` goes from front to back, `pipeline` takes blocks in any order
+//! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one.
 
 pub(crate) mod block;
 pub(crate) mod compress;

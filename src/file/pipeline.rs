@@ -1,20 +1,20 @@
 //! Blocks in parallel: find all heads, then let many threads read, check and unpack.
 //!
 //! ```text
-//! scan_heads:     hop from head to head; a small read each             -> BlockIndex
-//! BlockLoader:    one a thread: pread, checksum, zstd                  -> a block's rows, in a buffer it keeps
+//! scan_heads (heads.rs): hop from head to head, a small read each  -> BlockIndex
+//! BlockLoader:           one a thread: pread, checksum, zstd       -> a block's rows, in a buffer it keeps
 //! for_each_block_in_order:
-//!     numbers --> [ worker: load, map ] --> results, in any order --> put in order --> sink, in the file's order
-//!        ^                                                                               |
-//!        +------------------- a new number only when a result was taken -----------------+
+//!     numbers --> [ worker: load, map ] --> results in any order --> put in order --> sink
+//!        ^                                                                             |
+//!        +------------------ a new number only when a result was taken ----------------+
 //! ```
 //!
-//! Memory in flight is bounded by the number of threads, however slow one block is: a number is given out only while
-//! it is less than [`IN_FLIGHT_PER_THREAD`] times the threads ahead of the block that the sink waits for.
+//! Memory in flight is bounded by the number of threads, however slow one block is: a number is given out
+//! only while it is less than [`IN_FLIGHT_PER_THREAD`] times the threads ahead of the block that the sink
+//! waits for.
 
 use super::block::{self, BlockHead};
-use super::compress::{BUFFER_BYTES_KEPT, Unpacker};
-pub(crate) use super::heads::scan_heads;
+use super::compress::{BUFFER_BYTES_KEPT, Unpacker, no_memory};
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind};
 use std::any::Any;
@@ -44,7 +44,11 @@ impl<'a> BlockLoader<'a> {
             self.stored = Vec::new();
         }
         if self.stored.len() < stored_bytes {
-            // That so many bytes are in the file was seen when the head was read.
+            // That so many bytes are in the file was seen when the head was read; a hole in a file costs nothing,
+            // though.
+            if self.stored.try_reserve_exact(stored_bytes - self.stored.len()).is_err() {
+                return Err(self.file.place(no_memory(stored_bytes).block(head.index, head.byte)));
+            }
             self.stored.resize(stored_bytes, 0);
         }
         let stored = &mut self.stored[..stored_bytes];
@@ -59,8 +63,8 @@ impl<'a> BlockLoader<'a> {
     }
 }
 
-/// Loads blocks with `threads` threads, maps each where it was loaded, and gives the results to `sink` in the order of
-/// `heads`. The first error in that order ends it.
+/// Loads blocks with `threads` threads, maps each where it was loaded, and gives the results to `sink` in the
+/// order of `heads`. The first error in that order ends it.
 pub(crate) fn for_each_block_in_order<T, M, S>(
     file: &ContainerFile,
     heads: &[BlockHead],
@@ -135,6 +139,7 @@ where
 mod tests {
     use super::super::block::build;
     use super::super::disk::simulated::SimulatedDisk;
+    use super::super::heads::scan_heads;
     use super::*;
     use std::path::Path;
     use std::sync::atomic::{AtomicUsize, Ordering};

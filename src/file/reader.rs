@@ -1,9 +1,11 @@
-//! A file from front to back, block by block, in one thread: for logs, and for the first blocks of a snapshot.
+//! A file from front to back, block by block, in one thread: for logs, and for the first blocks of a
+//! snapshot.
 //!
-//! Strict: an error ends the reading. What an end without a marker means is up to the caller ([`End::Open`], which
-//! only logs can have).
+//! Strict: an error ends the reading. What an end without a marker means is up to the caller ([`End::Open`],
+//! which only logs can have).
 
 use super::block::BlockHead;
+use super::header::FileType;
 use super::heads::{End, HeadReader, Next};
 use super::pipeline::BlockLoader;
 use super::row::Rows;
@@ -13,19 +15,25 @@ use crate::error::Error;
 pub(crate) struct BlockReader<'a> {
     heads: HeadReader<'a>,
     loader: BlockLoader<'a>,
+    filetype: FileType,
     end: Option<End>,
 }
 
 impl<'a> BlockReader<'a> {
     /// `unpacked_bytes_max`: as for [`BlockLoader::new`].
     pub(crate) fn new(file: &'a ContainerFile, unpacked_bytes_max: usize) -> Self {
-        Self { heads: HeadReader::new(file), loader: BlockLoader::new(file, unpacked_bytes_max), end: None }
+        Self {
+            heads: HeadReader::new(file),
+            loader: BlockLoader::new(file, unpacked_bytes_max),
+            filetype: file.header.filetype,
+            end: None,
+        }
     }
 
     /// The next block and its rows; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(BlockHead, Rows<'_>)>, Error> {
         match self.heads.next()? {
-            Next::Block(head) => Ok(Some((head, Rows::new(self.loader.load(&head)?)))),
+            Next::Block(head) => Ok(Some((head, Rows::new(self.loader.load(&head)?, self.filetype)))),
             Next::End(end) => {
                 self.end = Some(end);
                 Ok(None)
@@ -52,7 +60,8 @@ mod tests {
         \xd5\xba\x0b\xab\xcc\x9a\x00\xce\x90\x6d\x58\x5a\xa6\0\0\0\0\0\0\
         \x81\x00\x02\x82\x10\xcd\x01\x10\x21\x94\xa7version\x02\x03\x01\
         \x81\x00\x02\x82\x10\xcd\x01\x18\x21\x97\xcd\x02\x00\x01\xa1t\xa5memtx\x00\x80\x90\
-        \x81\x00\x02\x82\x10\xcd\x01\x20\x21\x96\xcd\x02\x00\x00\xa2pk\xa4tree\x81\xa6unique\xc3\x91\x92\x00\xa8unsigned\
+        \x81\x00\x02\x82\x10\xcd\x01\x20\x21\x96\xcd\x02\x00\x00\xa2pk\xa4tree\x81\xa6unique\xc3\
+        \x91\x92\x00\xa8unsigned\
         \x81\x00\x02\x82\x10\xcd\x01\x40\x21\x92\x01\xda\x00\x2478e0015e-511c-44a5-88b2-181e67295f91\
         \x81\x00\x02\x82\x10\xcd\x02\x00\x21\x92\x01\xa3one\
         \xd5\x10\xad\xed";
@@ -94,7 +103,8 @@ mod tests {
                 match spaces(&bytes) {
                     Ok((spaces, _)) => {
                         assert_eq!(spaces, [272, 280, 288, 320, 512]);
-                        // The text header's values and unknown keys; the unused number; the padding's content.
+                        // The text header's values and unknown keys; the unused number; the padding's
+                        // content.
                         assert!(
                             at < 97 || at == 97 + 6 || (110..116).contains(&at),
                             "bit {bit} of byte {at}"
@@ -111,7 +121,10 @@ mod tests {
     #[test]
     fn random_bytes_in_a_right_block_are_an_error_or_rows_but_never_a_panic() {
         let seed = fastrand::u64(..);
-        println!("seed {seed}");
+        #[expect(clippy::print_stdout, reason = "the seed replays a failure")]
+        {
+            println!("seed {seed}");
+        }
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..20_000 {
             let mut rows = SMALLEST[116..270].to_vec();

@@ -2,21 +2,22 @@
 //!
 //! ```text
 //! +--------------------------+--------------------------+
-//! | header: map              | body: map                |   no body: type NOP, or the payload ends after the header
+//! | header: map              | body: map                |   no body: type NOP, or the payload ends
 //! +--------------------------+--------------------------+
 //! a row of a snapshot, as Tarantool writes all of them:
 //! 8x 00 02 [07 01] [03 n] 04 cb tttttttttttttttt   82 10 ce ssssssss 21 <tuple>
 //!    type   group  number time                        space id       tuple
 //! ```
 //!
-//! [`Row::decode`] reads any row and loses nothing: keys and types that are not known stay at hand as they stand.
-//! [`snapshot_row`] is for the millions of rows of a snapshot: it recognises the form above by comparing bytes and
-//! stops at the tuple's first byte, for whoever walks the tuple finds the end of the row on the way. Any other form
-//! takes the general way; a test marries the two.
+//! [`Row::decode`] reads any row and loses nothing: keys and types that are not known stay at hand as they
+//! stand. [`snapshot_row`] is for the millions of rows of a snapshot: it recognises the form above by
+//! comparing bytes and stops at the tuple's first byte, for whoever walks the tuple finds the end of the row
+//! on the way. Any other form takes the general way; a test marries the two.
 //!
-//! Errors name row, block and file only where the caller knows them; offsets in their texts count from the start of
-//! the unpacked block.
+//! Errors name row, block and file only where the caller knows them; offsets in their texts count from the
+//! start of the unpacked block.
 
+use super::header::FileType;
 use crate::error::{Error, ErrorKind};
 use crate::msgpack::{Fault, FaultKind, class, read, skip};
 
@@ -145,8 +146,8 @@ impl RowHead<'_> {
     }
 }
 
-/// A row's body. Which of these a row has depends on its type; values are slices of whole MsgPack values, whose class
-/// has been checked, and their content skipped over.
+/// A row's body. Which of these a row has depends on its type; values are slices of whole MsgPack values,
+/// whose class has been checked, and their content skipped over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Body<'a> {
     pub(crate) space_id: Option<u32>,
@@ -190,8 +191,22 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The row at `at`, checked in its shape: classes of known keys, required keys, whole values.
+    /// The row of a snapshot or a log at `at`: classes of known keys, required keys and whole values are
+    /// checked.
     pub(crate) fn decode(bytes: &'a [u8], at: usize) -> Result<Self, Error> {
+        let row = Self::decode_shape(bytes, at)?;
+        match row.body.as_ref().and_then(|body| body.missing(row.head.kind)) {
+            None => Ok(row),
+            Some((key, name)) => {
+                Err(Error::new(ErrorKind::Row, format!("body of {}", kind_text(row.head.kind)))
+                    .expected(format_args!("{name}, key {key:#04x}"))
+                    .found(format_args!("none in the row at byte {at} of the unpacked block")))
+            }
+        }
+    }
+
+    /// Like [`Row::decode`], for any file: rows of vinyl's files name no space.
+    pub(crate) fn decode_shape(bytes: &'a [u8], at: usize) -> Result<Self, Error> {
         let (head, body_at) = head(bytes, at)?;
         let has_body = head.kind != kind::NOP && (body_at < bytes.len() || kind::name(head.kind).is_some());
         let (body, end) = if has_body {
@@ -207,13 +222,16 @@ impl<'a> Row<'a> {
 /// The rows of a payload in their order; ends after the first error.
 pub(crate) struct Rows<'a> {
     bytes: &'a [u8],
+    /// Whether rows must have the keys that those of snapshots and logs have.
+    complete: bool,
     at: usize,
     index: u64,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(payload: &'a [u8]) -> Self {
-        Self { bytes: payload, at: 0, index: 0 }
+    pub(crate) fn new(payload: &'a [u8], filetype: FileType) -> Self {
+        let complete = matches!(filetype, FileType::Snap | FileType::Xlog);
+        Self { bytes: payload, complete, at: 0, index: 0 }
     }
 }
 
@@ -224,7 +242,8 @@ impl<'a> Iterator for Rows<'a> {
         if self.at >= self.bytes.len() {
             return None;
         }
-        let row = Row::decode(self.bytes, self.at).map_err(|error| error.row(self.index));
+        let decode = if self.complete { Row::decode } else { Row::decode_shape };
+        let row = decode(self.bytes, self.at).map_err(|error| error.row(self.index));
         self.at = row.as_ref().map_or(self.bytes.len(), |row| row.end);
         self.index += 1;
         Some(row)
@@ -252,59 +271,60 @@ pub(crate) enum SnapRow {
 /// The row of a snapshot at `at`.
 #[inline]
 pub(crate) fn snapshot_row(bytes: &[u8], at: usize) -> Result<SnapRow, Error> {
-    match template(bytes, at) {
+    match usual_row(bytes, at, &[0x83, 0x00, 0x02, 0x03]) {
+        Some(row) => Ok(row),
+        None => snapshot_row_of_other_form(bytes, at),
+    }
+}
+
+#[inline(never)]
+fn snapshot_row_of_other_form(bytes: &[u8], at: usize) -> Result<SnapRow, Error> {
+    // A local space may be as large as any other.
+    match usual_row(bytes, at, &[0x84, 0x00, 0x02, 0x07, 0x01, 0x03]) {
         Some(row) => Ok(row),
         None => snapshot_row_in_general(bytes, at),
     }
 }
 
-/// The row at `at` if it has the form in which Tarantool writes snapshots.
+/// Bytes of `04 cb tttttttttttttttt 82 10 ce ssssssss 21` and the tuple's first byte.
+const TAIL_BYTES: usize = 19;
+
+/// Bytes of the row's number, at most five here, and the tail.
+const USUAL_BYTES: usize = 5 + TAIL_BYTES;
+
+/// The row at `at` if it is `prefix`, a number of up to 32 bits, and the usual tail: one look at the bounds,
+/// and then all offsets are constants.
 #[inline(always)]
-fn template(bytes: &[u8], at: usize) -> Option<SnapRow> {
-    let rest = bytes.get(at..)?;
-    // Numbers are known to fit where they are compared: a tuple and 18 bytes before it follow those read here.
-    let first: &[u8; 6] = rest.first_chunk()?;
-    if first[1..3] != [0x00, 0x02] {
+fn usual_row<const PREFIX: usize>(bytes: &[u8], at: usize, prefix: &[u8; PREFIX]) -> Option<SnapRow> {
+    let row = bytes.get(at..)?;
+    let usual: &[u8; USUAL_BYTES] = row.get(PREFIX..)?.first_chunk()?;
+    if row.first_chunk::<PREFIX>()? != prefix {
         return None;
     }
-    let number_at = match (first[0], first[3]) {
-        (0x83, 0x03) => 4,
-        (0x84, 0x07) if first[4..6] == [0x01, 0x03] => 6,
-        (0x83, 0x07) if first[4] == 0x01 => 0,
-        (0x82, 0x04) => 0,
+    let [first, b1, b2, b3, b4, ..] = *usual;
+    let (lsn, tail_at, space_id) = match first {
+        0xce => (u64::from(u32::from_be_bytes([b1, b2, b3, b4])), 5, tail::<5>(usual)?),
+        0xcd => (u64::from(u16::from_be_bytes([b1, b2])), 3, tail::<3>(usual)?),
+        0xcc => (u64::from(b1), 2, tail::<2>(usual)?),
+        number @ 0..=0x7f => (u64::from(number), 1, tail::<1>(usual)?),
         _ => return None,
     };
-    let (lsn, time_at) = if number_at == 0 {
-        (None, if first[0] == 0x82 { 3 } else { 5 })
-    } else {
-        let number = rest.get(number_at..)?;
-        let number: &[u8; 9] = number.first_chunk()?;
-        let [_, b1, b2, b3, b4, ..] = *number;
-        match number[0] {
-            byte @ 0..=0x7f => (Some(u64::from(byte)), number_at + 1),
-            0xcc => (Some(u64::from(b1)), number_at + 2),
-            0xcd => (Some(u64::from(u16::from_be_bytes([b1, b2]))), number_at + 3),
-            0xce => (Some(u64::from(u32::from_be_bytes([b1, b2, b3, b4]))), number_at + 5),
-            0xcf => {
-                let [_, digits @ ..] = *number;
-                (Some(u64::from_be_bytes(digits)), number_at + 9)
-            }
-            _ => return None,
-        }
-    };
-    // 04 cb tttttttttttttttt 82 10 ce ssssssss 21 <the tuple's first byte>
-    let tail: &[u8; 19] = rest.get(time_at..)?.first_chunk()?;
-    if tail[0..2] != [0x04, 0xcb] || tail[10..13] != [0x82, 0x10, 0xce] || tail[17] != 0x21 {
-        return None;
-    }
-    if !matches!(tail[18], 0x90..=0x9f | 0xdc..=0xdd) {
-        return None;
-    }
-    let space_id = u32::from_be_bytes([tail[13], tail[14], tail[15], tail[16]]);
-    Some(SnapRow::Insert { space_id, lsn, tuple_at: at + time_at + 18, tuple_ends_row: true, row_end: 0 })
+    let tuple_at = at + PREFIX + tail_at + TAIL_BYTES - 1;
+    Some(SnapRow::Insert { space_id, lsn: Some(lsn), tuple_at, tuple_ends_row: true, row_end: 0 })
 }
 
-/// The slow twin of [`template`], for rows of any form.
+/// The space id from the tail of a usual row; none if the tail is another.
+#[inline(always)]
+fn tail<const AT: usize>(usual: &[u8; USUAL_BYTES]) -> Option<u32> {
+    let tail: &[u8; TAIL_BYTES] = usual[AT..].first_chunk()?;
+    let is_usual = tail[0..2] == [0x04, 0xcb]
+        && tail[10..13] == [0x82, 0x10, 0xce]
+        && tail[17] == 0x21
+        && matches!(tail[18], 0x90..=0x9f | 0xdc..=0xdd);
+    is_usual.then(|| u32::from_be_bytes([tail[13], tail[14], tail[15], tail[16]]))
+}
+
+/// The slow twin of [`usual_row`], for rows of any form.
 #[cold]
 #[inline(never)]
 fn snapshot_row_in_general(bytes: &[u8], at: usize) -> Result<SnapRow, Error> {
@@ -364,7 +384,6 @@ fn head(bytes: &[u8], at: usize) -> Result<(RowHead<'_>, usize), Error> {
 
 /// The body at `at` of a row of type `kind`, and where it ends.
 fn body(bytes: &[u8], at: usize, kind: u64) -> Result<(Body<'_>, usize), Error> {
-    let start = at;
     let (pairs, mut at) = read::map(bytes, at).map_err(|fault| whole(bytes, "row body", fault))?;
     let mut body = Body::default();
     for _ in 0..pairs {
@@ -387,11 +406,6 @@ fn body(bytes: &[u8], at: usize, kind: u64) -> Result<(Body<'_>, usize), Error> 
         if !taken {
             body.unknown.push(pair.unknown());
         }
-    }
-    if let Some((key, name)) = body.missing(kind) {
-        return Err(Error::new(ErrorKind::Row, format!("body of {}", kind::name(kind).unwrap_or("a row")))
-            .expected(format_args!("{name}, key {key:#04x}"))
-            .found(format_args!("none in the body at byte {start} of the unpacked block")));
     }
     Ok((body, at))
 }
@@ -587,10 +601,10 @@ mod tests {
         let row = bytes(&format!("84 0002 0701 0305 {TIME} 82 10 ce00000200 21 9101"));
         let expected =
             SnapRow::Insert { space_id: 512, lsn: Some(5), tuple_at: 25, tuple_ends_row: true, row_end: 0 };
-        assert_eq!(template(&row, 0), Some(expected));
+        assert_eq!(snapshot_row(&row, 0).unwrap(), expected);
     }
 
-    /// `template` and its slow twin agree on `row` at any place.
+    /// `snapshot_row` and its slow twin agree on `row` at any place.
     fn marry(row: &[u8]) -> SnapRow {
         let fast = snapshot_row(row, 0).unwrap();
         assert_eq!(fast, snapshot_row_in_general(row, 0).unwrap(), "{row:x?}");
@@ -656,7 +670,7 @@ mod tests {
             for byte in 0..=255 {
                 let mut row = row.clone();
                 row[at] = byte;
-                if let Some(fast) = template(&row, 0) {
+                if let Some(fast) = usual_row(&row, 0, &[0x83, 0x00, 0x02, 0x03]) {
                     // The fast way leaves the tuple to the caller's walk.
                     match snapshot_row_in_general(&row, 0) {
                         Ok(general) => assert_eq!(fast, general),
@@ -696,7 +710,7 @@ mod tests {
     #[test]
     fn a_nop_has_no_body_and_the_next_row_follows() {
         let payload = bytes("83 000c 0201 0307 83 0002 0201 0308 82 10 cd0200 21 9101");
-        let rows: Vec<_> = Rows::new(&payload).collect::<Result<_, _>>().unwrap();
+        let rows: Vec<_> = Rows::new(&payload, FileType::Xlog).collect::<Result<_, _>>().unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].head.kind, rows[0].body.is_none(), rows[0].end), (kind::NOP, true, 7));
         assert_eq!(rows[1].start, 7);
@@ -715,53 +729,47 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_vinyl_name_no_space() {
+        let payload = bytes("81 0002 8121 9101");
+        assert!(Rows::new(&payload, FileType::Vylog).all(|row| row.is_ok()));
+        assert!(Rows::new(&payload, FileType::Xlog).any(|row| row.is_err()));
+    }
+
+    #[test]
     fn a_bad_row_says_what_was_expected() {
         let cases = [
-            ("91", "row header: expected map, found array (byte 0x91) at byte 0 of the unpacked block"),
-            (
-                "80",
-                "row header: expected a request type, key 0x00, found none in the header at byte 0 of the unpacked block",
-            ),
-            (
-                "81 00 a0",
-                "row header, key 0x00: expected unsigned, found string (byte 0xa0) at byte 2 of the unpacked block",
-            ),
+            ("91", "row header: expected map, found array (byte 0x91) at byte 0"),
+            ("80", "row header: expected a request type, key 0x00, found none in the header at byte 0"),
+            ("81 00 a0", "row header, key 0x00: expected unsigned, found string (byte 0xa0) at byte 2"),
             (
                 "82 0002 04 ca00000000 8210 01 21 90",
-                "row header, key 0x04: expected double, found float (byte 0xca) at byte 4 of the unpacked block",
+                "row header, key 0x04: expected double, found float (byte 0xca) at byte 4",
             ),
-            (
-                "81 0002",
-                "row body: expected a whole MsgPack value, found the end of the block at byte 3 of the unpacked block",
-            ),
-            ("81 0002 90", "row body: expected map, found array (byte 0x90) at byte 3 of the unpacked block"),
-            (
-                "81 0002 8110 01",
-                "body of INSERT: expected tuple, key 0x21, found none in the body at byte 3 of the unpacked block",
-            ),
+            ("81 0002", "row body: expected a whole MsgPack value, found the end of the block at byte 3"),
+            ("81 0002 90", "row body: expected map, found array (byte 0x90) at byte 3"),
+            ("81 0002 8110 01", "body of INSERT: expected tuple, key 0x21, found none in the row at byte 0"),
             (
                 "81 0002 8121 90",
-                "body of INSERT: expected space id, key 0x10, found none in the body at byte 3 of the unpacked block",
+                "body of INSERT: expected space id, key 0x10, found none in the row at byte 0",
             ),
-            (
-                "81 0002 8210 01 21 80",
-                "row body, key 0x21: expected array, found map (byte 0x80) at byte 7 of the unpacked block",
-            ),
+            ("81 0002 8210 01 21 80", "row body, key 0x21: expected array, found map (byte 0x80) at byte 7"),
             (
                 "81 0002 8210 cf0000000100000000 21 90",
-                "row body, key 0x10: expected unsigned of 32 bits, found unsigned (byte 0xcf) at byte 5 of the unpacked block",
+                "row body, key 0x10: expected unsigned of 32 bits, found unsigned (byte 0xcf) at byte 5",
             ),
             (
                 "81 0004 8310 01 20 90 28 90",
-                "body of UPDATE: expected operations, key 0x21, found none in the body at byte 3 of the unpacked block",
+                "body of UPDATE: expected operations, key 0x21, found none in the row at byte 0",
             ),
             (
                 "81 0002 8210 01 21 91c1",
-                "row body: expected the first byte of a MsgPack value, found no MsgPack value (byte 0xc1) at byte 8 of the unpacked block",
+                "row body: expected the first byte of a MsgPack value, found no MsgPack value (byte 0xc1) \
+                 at byte 8",
             ),
         ];
         for (text, message) in cases {
             let row = bytes(text);
+            let message = format!("{message} of the unpacked block");
             assert_eq!(Row::decode(&row, 0).unwrap_err().to_string(), message);
             assert_eq!(snapshot_row(&row, 0).unwrap_err().to_string(), message);
         }

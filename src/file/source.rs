@@ -17,7 +17,8 @@ impl ContainerFile {
     /// Opens a file of any type of the container.
     pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, Error> {
         let source = disk.open(path).map_err(|error| Error::io(path, "cannot open", &error))?;
-        // The file is at hand as a whole unless it is longer than any header: `parse` tells a cut from a fault by it.
+        // The file is at hand as a whole unless it is longer than any header: `parse` tells a cut from a
+        // fault by it.
         let mut bytes = vec![0; source.len().min(TEXT_HEADER_BYTES_MAX as u64) as usize];
         let read =
             read_full(&*source, &mut bytes, 0).map_err(|error| Error::io(path, "cannot read", &error))?;

@@ -38,6 +38,16 @@ impl Vclock {
         self.0.iter().fold(0, |sum, &lsn| sum.saturating_add(lsn))
     }
 
+    /// Whether `other` is in no component behind this one: all that this one has seen, `other` has.
+    pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine <= theirs)
+    }
+
+    /// Whether `other` has seen all that this one has, and more.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self != other && self.is_covered_by(other)
+    }
+
     /// Raises a component to `lsn`; false if there is no such component.
     pub(crate) fn raise(&mut self, replica_id: u32, lsn: u64) -> bool {
         match self.0.get_mut(replica_id as usize) {
@@ -83,8 +93,8 @@ impl fmt::Display for Vclock {
     }
 }
 
-/// Reads what Tarantool reads (`vclock_from_string`): blanks between all parts and a comma before the closing brace
-/// are let pass; an id may come twice only if it was 0 before.
+/// Reads what Tarantool reads (`vclock_from_string`): blanks between all parts and a comma before the closing
+/// brace are let pass; an id may come twice only if it was 0 before.
 impl FromStr for Vclock {
     type Err = Error;
 
