@@ -33,23 +33,18 @@
 //! The library never prints, never exits, and reads no environment.
 
 mod error;
-mod limits;
-mod parallel;
-
-mod msgpack;
-
 mod file;
-
-mod tuple;
-
 mod index;
-
+mod limits;
+mod msgpack;
+mod parallel;
 mod space;
-
 mod store;
+mod tuple;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use file::header::{FileType, TextHeader};
+pub use file::info::{EndInfo, FileInfo, KindInfo, SpaceInfo, UnknownKeyInfo};
 pub use file::vclock::Vclock;
 pub use index::iterator::IteratorType;
 pub use space::catalog::Schema;
@@ -58,5 +53,5 @@ pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Sta
 pub use store::report::{Counters, IndexReport, LoadReport, SpaceReport, StageReport};
 pub use store::{Index, Select, Space, Store, Tuple};
 pub use tuple::field_type::FieldType;
-pub use tuple::part::{FieldDef, PartDef};
+pub use tuple::part::{FieldDef, NullableAction, PartDef};
 pub use tuple::path::Path;

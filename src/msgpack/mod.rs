@@ -17,6 +17,8 @@ pub(crate) mod write;
 
 use std::fmt;
 
+use crate::error::{Error, ErrorKind};
+
 /// Class of a value by its first byte: one bit each, so that a field type is a mask of classes.
 pub(crate) mod class {
     pub(crate) const NIL: u16 = 1 << 0;
@@ -113,6 +115,13 @@ pub(crate) enum FaultKind {
 impl Fault {
     pub(crate) fn new(at: usize, kind: FaultKind) -> Self {
         Self { at, kind }
+    }
+
+    /// The fault as an error that knows no place yet; `bytes` is the slice that was read.
+    pub(crate) fn error(&self, bytes: &[u8]) -> Error {
+        Error::new(ErrorKind::MsgPack, format!("MsgPack at byte {}", self.at))
+            .expected(self.expected())
+            .found(self.found(bytes))
     }
 
     /// What should have been there.

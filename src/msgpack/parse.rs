@@ -52,7 +52,7 @@ pub(crate) enum KeyKind {
 }
 
 impl KeyKind {
-    fn expected(self) -> &'static str {
+    pub(crate) fn expected(self) -> &'static str {
         match self {
             KeyKind::Unsigned => "an integer between 0 and 18446744073709551615",
             KeyKind::Integer => "an integer between -9223372036854775808 and 18446744073709551615",
@@ -68,8 +68,8 @@ impl KeyKind {
         }
     }
 
-    /// Whether a value that was given in a form with `$` is of the kind.
-    fn fits(self, bytes: &[u8]) -> bool {
+    /// Whether the value that `bytes` begin with is nil or of the kind.
+    pub(crate) fn fits(self, bytes: &[u8]) -> bool {
         const FLOATS: u16 = class::FLOAT32 | class::FLOAT64;
         const NUMBERS: u16 = read::INTEGERS | FLOATS;
         let (mask, exts): (u16, &[i8]) = match self {

@@ -63,6 +63,12 @@ impl FieldMapBuf {
         &self.slots[..self.slots.len().saturating_sub(1)]
     }
 
+    /// What one slot holds.
+    #[inline(always)]
+    pub(crate) fn slot(&self, slot: u16) -> u32 {
+        self.slots[usize::from(slot)]
+    }
+
     #[inline]
     pub(crate) fn extents(&self) -> &[u32] {
         &self.extents
@@ -181,6 +187,23 @@ impl<'a> StoredTuple<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// The tuple whose head is at `head`.
+    ///
+    /// # Safety
+    /// [`encode`] has written a whole tuple at `head`, which nobody writes as long as `'a` lasts.
+    #[inline]
+    pub(crate) unsafe fn from_head(head: *const u8) -> Self {
+        // SAFETY: by the caller's promise at least the head that its first byte tells is there, and behind it the
+        // bytes that the head counts.
+        unsafe {
+            let large = *head & LARGE != 0;
+            let head_bytes = if large { LARGE_HEAD_BYTES } else { SMALL_HEAD_BYTES };
+            let tuple = Self { bytes: std::slice::from_raw_parts(head, head_bytes) };
+            let stored = tuple.stored_bytes();
+            Self { bytes: std::slice::from_raw_parts(head, stored) }
+        }
     }
 
     #[inline]

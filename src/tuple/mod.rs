@@ -8,8 +8,10 @@
 //! field definitions, key parts -> format -> walk (plain | nested) -> field map -> [head][field map][MsgPack]
 //! ```
 
+#[expect(unsafe_code, reason = "handles are looked up in raw slabs, whose bytes are written once, then shared")]
 pub(crate) mod arena;
 pub(crate) mod fault;
+#[expect(unsafe_code, reason = "a stored tuple is found by the address of its head")]
 pub(crate) mod field_map;
 pub(crate) mod field_type;
 pub(crate) mod format;

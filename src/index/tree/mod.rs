@@ -74,6 +74,19 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.levels
     }
 
+    /// Bytes of all nodes.
+    pub(crate) fn bytes(&self) -> u64 {
+        fn nodes<const MULTI: bool>(pool: &NodePool, id: NodeId) -> u64 {
+            let node = pool.node::<MULTI>(id);
+            match node.level() {
+                0 => 1,
+                1 => 1 + node.len() as u64,
+                _ => 1 + node.children().iter().map(|&child| nodes::<MULTI>(pool, child)).sum::<u64>(),
+            }
+        }
+        self.root.map_or(0, |root| nodes::<MULTI>(&self.pool, root) * node::NODE_BYTES as u64)
+    }
+
     pub(crate) fn pool(&self) -> &Arc<NodePool> {
         &self.pool
     }
