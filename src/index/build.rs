@@ -7,7 +7,8 @@
 //! - **Buckets** (a secondary tree): splitters from the sample cut the range of hints into buckets that fit the cache;
 //!   an entry goes straight into the open leaf of its bucket. When all rows are in, each bucket is read out, sorted in
 //!   cache and written back into its own leaves: there is no separate array to sort.
-//! - **Pairs** (a hash index): hash and handle, distributed to pages at the end.
+//! - **Hashed** (a hash index, which is a tree in the order of hashes): the same, with the hash for a hint; hashes are
+//!   spread evenly, so the splitters need no sample.
 //!
 //! Sorting compares hints; only entries whose hints tie are compared in full, and only there can keys be equal, because
 //! equal keys have equal hints.
@@ -15,7 +16,7 @@
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::hash::HashIndex;
+use super::hash::{HashIndex, Twins, find_twins};
 use super::hash_key::Hasher;
 use super::hint::Hints;
 use super::key_def::{Entry as Position, Fields, KeyDef};
@@ -85,7 +86,7 @@ pub(crate) struct Plan {
 enum Shape {
     Ordered,
     Buckets(Splitters),
-    Pairs(Hasher),
+    Hashed { hasher: Hasher, bucket_bits: u32 },
 }
 
 impl Plan {
@@ -98,15 +99,22 @@ impl Plan {
     pub(crate) fn buckets<T: Fields>(key_def: Arc<KeyDef>, hints: Hints, sample: &[T], entries: u64) -> Self {
         let mut sampled = Vec::with_capacity(sample.len());
         for tuple in sample {
-            multikey::for_each_entry(&key_def, tuple, |element| sampled.push(hints.of(&key_def, tuple, element)));
+            multikey::for_each_entry(&key_def, tuple, |element| {
+                sampled.push(hints.of(&key_def, tuple, element))
+            });
         }
-        let buckets = entries.div_ceil(BUCKET_ENTRIES).clamp(1, BUCKETS_MAX) as usize;
-        Self { key_def, hints, shape: Shape::Buckets(Splitters::new(sampled, buckets)) }
+        Self { key_def, hints, shape: Shape::Buckets(Splitters::new(sampled, buckets_for(entries))) }
     }
 
-    pub(crate) fn pairs(key_def: Arc<KeyDef>) -> Self {
-        Self { key_def, hints: Hints::none(), shape: Shape::Pairs(Hasher::new()) }
+    /// A hash index of about `entries` entries.
+    pub(crate) fn hashed(key_def: Arc<KeyDef>, entries: u64) -> Self {
+        let bucket_bits = buckets_for(entries).next_power_of_two().ilog2();
+        Self { key_def, hints: Hints::none(), shape: Shape::Hashed { hasher: Hasher::new(), bucket_bits } }
     }
+}
+
+fn buckets_for(entries: u64) -> usize {
+    entries.div_ceil(BUCKET_ENTRIES).clamp(1, BUCKETS_MAX) as usize
 }
 
 /// Cuts the range of hints into buckets of about equal numbers of entries.
@@ -163,7 +171,6 @@ pub(crate) enum Feed {
     Ordered(OrderedFeed),
     Buckets(BucketWriter<false>),
     MultikeyBuckets(BucketWriter<true>),
-    Pairs(Vec<(u64, Handle)>),
 }
 
 impl Feed {
@@ -177,7 +184,9 @@ impl Feed {
             Shape::Buckets(splitters) => {
                 Self::Buckets(BucketWriter::new(writer(), RECOVERY_TXN, splitters.buckets()))
             }
-            Shape::Pairs(_) => Self::Pairs(Vec::new()),
+            Shape::Hashed { bucket_bits, .. } => {
+                Self::Buckets(BucketWriter::new(writer(), RECOVERY_TXN, 1 << bucket_bits))
+            }
         }
     }
 
@@ -212,9 +221,10 @@ impl Feed {
                 });
                 Ok(outcome?)
             }
-            (Self::Pairs(pairs), Shape::Pairs(hasher)) => {
-                pairs.push((hasher.tuple(&plan.key_def, tuple), handle));
-                Ok(())
+            (Self::Buckets(feed), Shape::Hashed { hasher, bucket_bits }) => {
+                let hash = hasher.tuple(&plan.key_def, tuple);
+                // Two shifts, because one by all 64 bits is none.
+                Ok(feed.push((hash >> 1 >> (63 - bucket_bits)) as usize, hash, handle)?)
             }
             _ => unreachable!("a feed is made from its plan"),
         }
@@ -290,32 +300,26 @@ pub(crate) enum Unfinished {
     Ordered(Mutex<Vec<OrderedFeed>>),
     Buckets(Vec<Mutex<Leaves<false>>>),
     MultikeyBuckets(Vec<Mutex<Leaves<true>>>),
-    Pairs(Mutex<Vec<(u64, Handle)>>),
 }
 
 /// What a job leaves behind.
 pub(crate) enum Part {
     Leaves(Leaves<false>),
     MultikeyLeaves(Leaves<true>),
-    Hash(HashIndex, Hasher),
 }
 
 impl Unfinished {
     /// Joins what the workers have fed; there is at least one.
     pub(crate) fn join(feeds: Vec<Feed>) -> Self {
-        let (mut ordered, mut pairs) = (Vec::new(), None::<Vec<_>>);
-        let (mut buckets, mut multikey) = (Vec::new(), Vec::new());
+        let (mut ordered, mut buckets, mut multikey) = (Vec::new(), Vec::new(), Vec::new());
         for feed in feeds {
             match feed {
                 Feed::Ordered(feed) => ordered.push(feed),
                 Feed::Buckets(writer) => append(&mut buckets, writer),
                 Feed::MultikeyBuckets(writer) => append(&mut multikey, writer),
-                Feed::Pairs(mut more) => pairs.get_or_insert_default().append(&mut more),
             }
         }
-        if let Some(pairs) = pairs {
-            Self::Pairs(Mutex::new(pairs))
-        } else if !ordered.is_empty() {
+        if !ordered.is_empty() {
             Self::Ordered(Mutex::new(ordered))
         } else if !multikey.is_empty() {
             Self::MultikeyBuckets(multikey)
@@ -327,7 +331,7 @@ impl Unfinished {
     /// Jobs that are left.
     pub(crate) fn jobs(&self) -> usize {
         match self {
-            Self::Ordered(_) | Self::Pairs(_) => 1,
+            Self::Ordered(_) => 1,
             Self::Buckets(buckets) => buckets.len(),
             Self::MultikeyBuckets(buckets) => buckets.len(),
         }
@@ -345,32 +349,36 @@ impl Unfinished {
         let mut sort = Sort { key_def: &plan.key_def, arena, pool, cost: Cost::default() };
         let part = match self {
             Self::Ordered(feeds) => Part::Leaves(sort.join(take(feeds), &mut scratch.entries)?),
-            Self::Buckets(buckets) => Part::Leaves(sort.bucket(take(&buckets[job]), &mut scratch.entries)?),
+            Self::Buckets(buckets) => {
+                let leaves = take(&buckets[job]);
+                Part::Leaves(match &plan.shape {
+                    Shape::Hashed { hasher, .. } => sort.hashes(leaves, &mut scratch.entries, hasher)?,
+                    _ => sort.bucket(leaves, &mut scratch.entries)?,
+                })
+            }
             Self::MultikeyBuckets(buckets) => {
                 Part::MultikeyLeaves(sort.bucket(take(&buckets[job]), &mut scratch.multikey_entries)?)
-            }
-            Self::Pairs(pairs) => {
-                let Shape::Pairs(hasher) = &plan.shape else { unreachable!("pairs are made for a hash index") };
-                Part::Hash(sort.hash(take(pairs), hasher)?, hasher.clone())
             }
         };
         Ok((part, sort.cost))
     }
 
     /// Puts the parts, in the order of jobs, together.
-    pub(crate) fn finish(pool: &Arc<NodePool>, parts: Vec<Part>) -> Result<Built> {
+    pub(crate) fn finish(plan: &Plan, pool: &Arc<NodePool>, parts: Vec<Part>) -> Result<Built> {
         let (mut leaves, mut multikey) = (Leaves::default(), None::<Leaves<true>>);
         for part in parts {
             match part {
                 Part::Leaves(more) => leaves.append(more),
                 Part::MultikeyLeaves(more) => multikey.get_or_insert_default().append(more),
-                Part::Hash(index, hasher) => return Ok(Built::Hash(index, hasher)),
             }
         }
         let mut writer = NodeWriter::new(pool.clone());
-        Ok(match multikey {
-            Some(leaves) => Built::MultikeyTree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
-            None => Built::Tree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
+        Ok(match (multikey, &plan.shape) {
+            (Some(leaves), _) => Built::MultikeyTree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
+            (None, Shape::Hashed { hasher, .. }) => {
+                Built::Hash(HashIndex::from_leaves(leaves, &mut writer, RECOVERY_TXN)?, hasher.clone())
+            }
+            (None, _) => Built::Tree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
         })
     }
 }
@@ -460,9 +468,7 @@ impl Sort<'_> {
         entries.clear();
         leaves.read(self.pool, entries);
         self.sort(entries)?;
-        let mut spare = Vec::new();
-        leaves.write(self.pool, entries, &mut spare);
-        self.pool.give_back(&mut spare);
+        self.write_back(&mut leaves, entries);
         Ok(leaves)
     }
 
@@ -497,9 +503,27 @@ impl Sort<'_> {
         Ok(leaves)
     }
 
-    /// Distributes handles to pages.
-    fn hash(&mut self, pairs: Vec<(u64, Handle)>, hasher: &Hasher) -> Result<HashIndex, Failure> {
+    /// As `bucket`, where the order is that of hashes and equality is the hasher's.
+    fn hashes(
+        &mut self,
+        mut leaves: Leaves<false>,
+        entries: &mut Vec<(u64, u32)>,
+        hasher: &Hasher,
+    ) -> Result<Leaves<false>, Failure> {
+        entries.clear();
+        leaves.read(self.pool, entries);
+        entries.sort_unstable();
         let equal = |a, b| hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b));
-        HashIndex::bulk(pairs, equal).map_err(|(first, second)| Failure::Duplicate(Duplicate { first, second }))
+        if let Some(Twins(first, second)) = find_twins(entries, equal) {
+            return Err(Failure::Duplicate(Duplicate { first, second }));
+        }
+        self.write_back(&mut leaves, entries);
+        Ok(leaves)
+    }
+
+    fn write_back<const MULTI: bool, E: BulkEntry<MULTI>>(&self, leaves: &mut Leaves<MULTI>, entries: &[E]) {
+        let mut spare = Vec::new();
+        leaves.write(self.pool, entries, &mut spare);
+        self.pool.give_back(&mut spare);
     }
 }

@@ -9,7 +9,13 @@ use crate::msgpack::read;
 
 /// Compares the value at `a_at` in `a` with the one at `b_at` in `b`; `None` is nil, before everything.
 #[inline]
-pub(crate) fn compare_values(kind: Kind, a: &[u8], a_at: Option<usize>, b: &[u8], b_at: Option<usize>) -> Ordering {
+pub(crate) fn compare_values(
+    kind: Kind,
+    a: &[u8],
+    a_at: Option<usize>,
+    b: &[u8],
+    b_at: Option<usize>,
+) -> Ordering {
     let (a_at, b_at) = match (a_at, b_at) {
         (Some(a_at), Some(b_at)) => (a_at, b_at),
         (None, None) => return Ordering::Equal,

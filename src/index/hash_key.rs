@@ -45,9 +45,10 @@ impl Hasher {
 
     /// Whether two tuples have the same key.
     pub(crate) fn equal<T: Fields>(&self, key_def: &KeyDef, a: &T, b: &T) -> bool {
-        key_def.own().iter().all(|part| {
-            canonical(a.data(), part.find(a, 0)) == canonical(b.data(), part.find(b, 0))
-        })
+        key_def
+            .own()
+            .iter()
+            .all(|part| canonical(a.data(), part.find(a, 0)) == canonical(b.data(), part.find(b, 0)))
     }
 
     /// Whether a tuple has the key whose values are at `values` in `key`.
@@ -68,7 +69,9 @@ fn canonical(data: &[u8], at: Option<usize>) -> Canonical<'_> {
     let raw = || skip::skip(data, at).map_or(Canonical::Nil, |end| Canonical::Raw(&data[at..end]));
     match read::class_at(data, at) {
         class::NIL => Canonical::Nil,
-        class::UINT | class::INT => read::int(data, at).map_or(Canonical::Nil, |(value, _)| Canonical::Integer(value)),
+        class::UINT | class::INT => {
+            read::int(data, at).map_or(Canonical::Nil, |(value, _)| Canonical::Integer(value))
+        }
         class::STR => read::str(data, at).map_or(Canonical::Nil, |(string, _)| Canonical::String(string)),
         class::FLOAT32 | class::FLOAT64 => match read::float(data, at) {
             // From -2^63 to 2^64, what an integer of MsgPack can be.
@@ -103,9 +106,9 @@ fn mix_value(state: u64, value: Canonical<'_>) -> u64 {
 
 fn mix_bytes(state: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let state = words.iter().fold(state ^ bytes.len() as u64, |state, &word| {
-        mix(state ^ u64::from_le_bytes(word), MULTIPLIER)
-    });
+    let state = words
+        .iter()
+        .fold(state ^ bytes.len() as u64, |state, &word| mix(state ^ u64::from_le_bytes(word), MULTIPLIER));
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     mix(state ^ u64::from_le_bytes(last), MULTIPLIER ^ state.rotate_left(32))

@@ -332,7 +332,9 @@ fn other_image(kind: ImageKind, data: &[u8], at: usize) -> Image {
         ImageKind::Uuid => (uuid_image(data, at), false),
         ImageKind::Datetime => datetime_image(data, at),
         ImageKind::Scalar => scalar_image(data, at),
-        ImageKind::Unsigned | ImageKind::Long | ImageKind::Short => unreachable!("coded by `image_of` itself"),
+        ImageKind::Unsigned | ImageKind::Long | ImageKind::Short => {
+            unreachable!("coded by `image_of` itself")
+        }
     }
 }
 
@@ -401,7 +403,8 @@ fn uuid_image(data: &[u8], at: usize) -> u64 {
 
 /// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30.
 fn datetime_image(data: &[u8], at: usize) -> Image {
-    let datetime = read::ext(data, at).ok().and_then(|((_, payload), _)| ext::Datetime::from_payload(payload).ok());
+    let datetime =
+        read::ext(data, at).ok().and_then(|((_, payload), _)| ext::Datetime::from_payload(payload).ok());
     let Some(datetime) = datetime else { return (0, false) };
     let half = 1i64 << 33;
     if datetime.seconds < -half {

@@ -56,8 +56,8 @@ impl FromStr for IteratorType {
     /// Reads a name in either case.
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::NAMES.iter().find(|(_, name)| name.eq_ignore_ascii_case(text));
-        found.map(|(iterator, _)| *iterator).ok_or_else(|| {
-            format!("iterator: expected EQ, REQ, ALL, LT, LE, GE or GT, found {text}")
-        })
+        found
+            .map(|(iterator, _)| *iterator)
+            .ok_or_else(|| format!("iterator: expected EQ, REQ, ALL, LT, LE, GE or GT, found {text}"))
     }
 }

@@ -1,8 +1,8 @@
 //! Which entries a tuple has in an index: one for each distinct key among the elements of a multikey index, one
 //! otherwise; none where a part that excludes nil has no value.
 
-use super::key_def::{Fields, KeyDef, KeyPart};
 use super::compare::compare_values;
+use super::key_def::{Fields, KeyDef, KeyPart};
 use std::cmp::Ordering;
 
 /// Whether the index leaves this element of the tuple out.
@@ -22,7 +22,8 @@ pub(crate) fn for_each_entry<T: Fields>(key_def: &KeyDef, tuple: &T, mut entry: 
         return;
     };
     let count = tuple.elements(slot);
-    let mut elements: Vec<u32> = (0..count).filter(|&element| !is_excluded(key_def, tuple, element)).collect();
+    let mut elements: Vec<u32> =
+        (0..count).filter(|&element| !is_excluded(key_def, tuple, element)).collect();
     if elements.len() > 1 {
         elements.sort_unstable_by(|&a, &b| compare_elements(key_def.own(), tuple, a, b).then(a.cmp(&b)));
         elements.dedup_by(|b, a| compare_elements(key_def.own(), tuple, *a, *b) == Ordering::Equal);

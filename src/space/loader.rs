@@ -101,7 +101,7 @@ impl SpaceLoader {
         let plan = |key: &IndexKey| {
             let key_def = key.key_def.clone();
             if key.kind == IndexKind::Hash {
-                return Plan::pairs(key_def);
+                return Plan::hashed(key_def, entries);
             }
             let hints = if self.options.hints { Hints::sample(&key_def, sample) } else { Hints::none() };
             if self.is_primary(key) {
@@ -132,9 +132,10 @@ impl SpaceLoader {
             Failure::Duplicate(Duplicate { first, second }) => {
                 let show = |handle| short(self.arena.get(handle).data());
                 let index = &self.def.indexes[key.number].name;
-                let error = Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {index}"))
-                    .expected("one tuple")
-                    .found(format!("{} and {}", show(first), show(second)));
+                let error =
+                    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {index}"))
+                        .expected("one tuple")
+                        .found(format!("{} and {}", show(first), show(second)));
                 self.in_space(error)
             }
         }
@@ -316,10 +317,11 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// Joins what the workers have gathered. A space that was not sampled is sampled and fed now.
     pub(crate) fn new(mut space: SpaceLoader, mut workers: Vec<SpaceWorker>) -> Result<Self> {
-        let (tuples, bytes) = workers.iter().fold((0, 0), |(tuples, bytes), worker| {
-            (tuples + worker.tuples, bytes + worker.bytes)
-        });
-        let mut runs: Vec<Run> = workers.iter_mut().flat_map(|worker| std::mem::take(&mut worker.runs)).collect();
+        let (tuples, bytes) = workers
+            .iter()
+            .fold((0, 0), |(tuples, bytes), worker| (tuples + worker.tuples, bytes + worker.bytes));
+        let mut runs: Vec<Run> =
+            workers.iter_mut().flat_map(|worker| std::mem::take(&mut worker.runs)).collect();
         runs.sort_unstable_by_key(|run| run.number);
         let fingerprint = space.options.fingerprint.then(|| {
             if space.has_order() {
@@ -367,10 +369,15 @@ impl Gathered {
         for ((key, plan), parts) in space.keys.iter().zip(plans).zip(parts) {
             let (parts, costs): (Vec<Part>, Vec<Cost>) = parts.into_iter().unzip();
             costs.into_iter().for_each(|job| cost.add(job));
-            let built = Unfinished::finish(&space.pool, parts).map_err(|e| e.space(&space.def.name))?;
+            let built =
+                Unfinished::finish(&plan, &space.pool, parts).map_err(|e| e.space(&space.def.name))?;
             sorted |= cost.sorted > 0;
-            data[key.number] =
-                Some(IndexData { key_def: key.key_def.clone(), hints: plan.hints, built, arena: space.arena.clone() });
+            data[key.number] = Some(IndexData {
+                key_def: key.key_def.clone(),
+                hints: plan.hints,
+                built,
+                arena: space.arena.clone(),
+            });
         }
         let table = Table {
             def: space.def,
@@ -394,7 +401,8 @@ impl Gathered {
 /// Samples the space's own tuples and feeds them in the order of the file.
 fn feed_later(space: &mut SpaceLoader, handles: &[Handle]) -> Result<SpaceWorker> {
     let step = handles.len().div_ceil(SAMPLE_TUPLES_MIN).max(1);
-    let sample: Vec<StoredTuple<'_>> = handles.iter().step_by(step).map(|&handle| space.arena.get(handle)).collect();
+    let sample: Vec<StoredTuple<'_>> =
+        handles.iter().step_by(step).map(|&handle| space.arena.get(handle)).collect();
     let plans = space.plans_from(&sample, handles.len() as u64);
     drop(sample);
     space.plans = Some(plans);

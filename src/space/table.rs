@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::definition::SpaceDef;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Built, Cost};
+use crate::index::hash::HashIndex;
 use crate::index::hash_key::Hasher;
 use crate::index::hint::Hints;
 use crate::index::iterator::IteratorType;
@@ -71,7 +72,7 @@ impl IndexData {
         match &self.built {
             Built::Tree(tree) => tree.bytes(),
             Built::MultikeyTree(tree) => tree.bytes(),
-            Built::Hash(hash, _) => hash.bytes(),
+            Built::Hash(hash, _) => hash.tree().bytes(),
         }
     }
 
@@ -99,14 +100,14 @@ impl IndexData {
         })
     }
 
-    fn find(&self, hash: &crate::index::hash::HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
+    fn find(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
         hash.get(hasher.key(key.bytes(), &key.values), |handle| {
             hasher.matches(&self.key_def, &self.arena.get(handle), key.bytes(), &key.values)
         })
     }
 
     fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<StoredTuple<'_>> {
-        let entry = tree.lower_bound(&self.probe(key, false)).entry()?;
+        let entry = tree.lower_bound(&self.probe(key, false)).next()?;
         let position = self.position(entry);
         key.compare(&self.key_def, position).is_eq().then_some(position.tuple)
     }
@@ -139,7 +140,7 @@ impl IndexData {
 
     fn select_hash(
         &self,
-        hash: &crate::index::hash::HashIndex,
+        hash: &HashIndex,
         hasher: &Hasher,
         iterator: IteratorType,
         key: &Key,
@@ -148,14 +149,15 @@ impl IndexData {
         match iterator {
             IteratorType::All | IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
             IteratorType::All => Ok(self.all()),
-            IteratorType::Eq if whole => Ok(Select {
-                index: self,
-                state: State::One(self.find(hash, hasher, key)),
-            }),
+            IteratorType::Eq if whole => {
+                Ok(Select { index: self, state: State::One(self.find(hash, hasher, key)) })
+            }
             IteratorType::Eq => Err(Error::new(ErrorKind::Key, "a HASH index is searched by whole keys")
                 .expected(format!("{} parts", self.key_def.own))
                 .found(key.values.len())),
-            _ => Err(Error::new(ErrorKind::Key, "iterator of a HASH index").expected("EQ or ALL").found(iterator)),
+            _ => Err(Error::new(ErrorKind::Key, "iterator of a HASH index")
+                .expected("EQ or ALL")
+                .found(iterator)),
         }
     }
 
@@ -163,7 +165,7 @@ impl IndexData {
         let state = match &self.built {
             Built::Tree(tree) => State::Tree(Walk::new(self, tree, key, iterator)),
             Built::MultikeyTree(tree) => State::MultikeyTree(Walk::new(self, tree, key, iterator)),
-            Built::Hash(hash, _) => State::Hash(Box::new(hash.iter())),
+            Built::Hash(hash, _) => State::Tree(Walk::new(self, hash.tree(), None, IteratorType::All)),
         };
         Select { index: self, state }
     }
@@ -200,7 +202,6 @@ pub(crate) struct Select<'a> {
 enum State<'a> {
     Tree(Walk<'a, false>),
     MultikeyTree(Walk<'a, true>),
-    Hash(Box<dyn Iterator<Item = Handle> + Send + 'a>),
     One(Option<Handle>),
 }
 
@@ -212,7 +213,6 @@ impl<'a> Iterator for Select<'a> {
         match &mut self.state {
             State::Tree(walk) => walk.next(self.index),
             State::MultikeyTree(walk) => walk.next(self.index),
-            State::Hash(handles) => Some(self.index.arena.get(handles.next()?)),
             State::One(handle) => Some(self.index.arena.get(handle.take()?)),
         }
     }
@@ -224,6 +224,7 @@ struct Walk<'a, const MULTI: bool> {
     backward: bool,
     /// Go on only while entries begin with this key.
     equal: Option<Key>,
+    done: bool,
 }
 
 impl<'a, const MULTI: bool> Walk<'a, MULTI> {
@@ -237,20 +238,20 @@ impl<'a, const MULTI: bool> Walk<'a, MULTI> {
             (Some(key), Req | Gt | Le) => tree.lower_bound(&index.probe(key, true)),
         };
         let equal = key.filter(|_| matches!(iterator, Eq | Req));
-        Self { cursor, backward, equal }
+        Self { cursor, backward, equal, done: false }
     }
 
     #[inline]
     fn next(&mut self, index: &'a IndexData) -> Option<StoredTuple<'a>> {
-        let entry = if self.backward {
-            self.cursor.prev()?
-        } else {
-            self.cursor.next()?
-        };
-        let position = index.position(entry);
-        match &self.equal {
-            Some(key) if key.compare(&index.key_def, position).is_ne() => None,
-            _ => Some(position.tuple),
+        if self.done {
+            return None;
         }
+        let entry = if self.backward { self.cursor.prev() } else { self.cursor.next() };
+        let Some(position) = entry.map(|entry| index.position(entry)) else {
+            self.done = true;
+            return None;
+        };
+        self.done = self.equal.as_ref().is_some_and(|key| key.compare(&index.key_def, position).is_ne());
+        (!self.done).then_some(position.tuple)
     }
 }

@@ -257,7 +257,8 @@ impl<'a> Index<'a> {
 }
 
 fn encode<K: Serialize + ?Sized>(key: &K) -> Result<Vec<u8>> {
-    rmp_serde::to_vec(key).map_err(|error| Error::new(ErrorKind::Key, format!("the key cannot be serialised: {error}")))
+    rmp_serde::to_vec(key)
+        .map_err(|error| Error::new(ErrorKind::Key, format!("the key cannot be serialised: {error}")))
 }
 
 /// Tuples of an index, one after the other.
@@ -313,8 +314,9 @@ impl<'a> Tuple<'a> {
     /// # Errors
     /// `MsgPack`: the type does not fit.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T> {
-        rmp_serde::from_slice(self.bytes())
-            .map_err(|error| Error::new(ErrorKind::MsgPack, format!("decoding a tuple: {error}")).space(&self.table.def.name))
+        rmp_serde::from_slice(self.bytes()).map_err(|error| {
+            Error::new(ErrorKind::MsgPack, format!("decoding a tuple: {error}")).space(&self.table.def.name)
+        })
     }
 
     /// The tuple as one line of JSON; see the README for how binary data, extensions and the like are written.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-
 /// Names a space by id or by name.
 ///
 /// ```

@@ -25,7 +25,8 @@ use crate::error::{Error, Result};
 use crate::file::block::BlockHead;
 use crate::file::directory;
 use crate::file::disk::RealDisk;
-use crate::file::pipeline::{BlockLoader, scan_heads};
+use crate::file::heads::scan_heads;
+use crate::file::pipeline::BlockLoader;
 use crate::file::row::{SnapRow, snapshot_row};
 use crate::file::source::ContainerFile;
 use crate::index::build::{Cost, Part, Scratch};
@@ -56,7 +57,7 @@ pub(crate) struct Recovered {
 
 /// Reads the definitions alone.
 pub(crate) fn read_schema(path: &Path, options: &Options) -> Result<Schema> {
-    let snapshot = Snapshot::open(path)?;
+    let snapshot = Snapshot::open(path, options)?;
     let schema = snapshot.schema(Definitions::First)?.schema;
     snapshot.check_logs(options)?;
     Ok(schema)
@@ -65,7 +66,7 @@ pub(crate) fn read_schema(path: &Path, options: &Options) -> Result<Schema> {
 /// Opens the newest snapshot of a folder, or a lone snapshot.
 pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     let mut stages = Stages::begin();
-    let snapshot = Snapshot::open(path)?;
+    let snapshot = Snapshot::open(path, options)?;
     stages.end(Stage::Scan, 0, snapshot.file.bytes());
     let late = AtomicBool::new(false);
     let mut loaded = snapshot.load(options, Definitions::First, &late, &mut stages);
@@ -115,6 +116,8 @@ struct Snapshot {
     /// The folder that it was found in.
     folder: Option<PathBuf>,
     notices: Vec<String>,
+    /// The most that a block may unpack to: as much as the store may take, for it would hold the block's tuples.
+    unpacked_bytes_max: usize,
 }
 
 /// The definitions, and the first block with a row of a user space.
@@ -133,10 +136,13 @@ struct Loaded {
 }
 
 impl Snapshot {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, options: &Options) -> Result<Self> {
         let directory::Snapshot { file, folder, notices } = directory::newest_snapshot(&RealDisk, path)?;
         let heads = scan_heads(&file, |_| {})?.heads;
-        Ok(Self { file, heads, folder, notices })
+        let limit =
+            options.max_memory.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let unpacked_bytes_max = limit.min(BLOCK_UNPACKED_BYTES_MAX);
+        Ok(Self { file, heads, folder, notices, unpacked_bytes_max })
     }
 
     /// Refuses logs that hold more than the snapshot, unless the caller wants that alone. Gives notices.
@@ -155,7 +161,7 @@ impl Snapshot {
     /// Reads the rows of the system spaces.
     fn schema(&self, definitions: Definitions) -> Result<SchemaRows> {
         let mut builder = SchemaBuilder::new();
-        let mut loader = BlockLoader::new(&self.file, BLOCK_UNPACKED_BYTES_MAX);
+        let mut loader = BlockLoader::new(&self.file, self.unpacked_bytes_max);
         let (mut rows, mut user_block) = (0, self.heads.len());
         'blocks: for (number, head) in self.heads.iter().enumerate() {
             let payload = loader.load(head)?;
@@ -204,10 +210,19 @@ impl Snapshot {
         self.sample(&mut spaces, user_block, &budget, stages);
 
         let late = (definitions == Definitions::First).then_some(late);
-        let task = Task { file: &self.file, heads: &self.heads, schema: &schema, spaces: &spaces, user_block, late };
+        let task = Task {
+            file: &self.file,
+            heads: &self.heads,
+            schema: &schema,
+            spaces: &spaces,
+            user_block,
+            late,
+            unpacked_bytes_max: self.unpacked_bytes_max,
+        };
         let jobs = self.heads.len().div_ceil(JOB_BLOCKS);
         let threads = parallel::threads_for(options.threads, jobs);
-        let meter = Meter { options, rows: AtomicU64::new(0), bytes: AtomicU64::new(0), total: self.file.bytes() };
+        let meter =
+            Meter { options, rows: AtomicU64::new(0), bytes: AtomicU64::new(0), total: self.file.bytes() };
         let workers = (0..threads).map(|_| Worker::new(&task)).collect();
         let workers = parallel::run(workers, jobs, |worker: &mut Worker<'_>, job| {
             let blocks = job * JOB_BLOCKS..self.heads.len().min((job + 1) * JOB_BLOCKS);
@@ -228,12 +243,14 @@ impl Snapshot {
         let mut notices = Vec::new();
         rows::check_numbers(numbers, &mut notices).map_err(placed)?;
         let gathered = spaces.loaders.into_iter().zip(by_space).collect();
-        let gathered = parallel::each(options.threads, gathered, |(loader, workers)| Gathered::new(loader, workers))
-            .map_err(placed)?;
+        let gathered =
+            parallel::each(options.threads, gathered, |(loader, workers)| Gathered::new(loader, workers))
+                .map_err(placed)?;
         stages.end(Stage::Join, rows, 0);
 
         let tables = finish(gathered, options.threads).map_err(placed)?;
-        let entries = tables.iter().flat_map(|table| table.indexes.iter().flatten().skip(1)).map(|index| index.len());
+        let entries =
+            tables.iter().flat_map(|table| table.indexes.iter().flatten().skip(1)).map(|index| index.len());
         stages.end(Stage::Secondary, entries.sum(), 0);
         Ok(Loaded { schema, tables, threads, rows, notices })
     }
@@ -247,7 +264,7 @@ impl Snapshot {
             // The first block is half system rows, the last one is often short: begin within.
             let chosen = blocks.iter().skip(step / 2).step_by(step);
             let times = blocks.len() as f64 / chosen.len() as f64;
-            let sampled = rows::sample(&self.file, chosen, spaces, budget);
+            let sampled = rows::sample(&self.file, chosen, spaces, budget, self.unpacked_bytes_max);
             (rows, bytes) = (sampled.rows, sampled.bytes);
             for (loader, sample) in spaces.loaders.iter_mut().zip(&sampled.samples) {
                 if sample.len() >= SAMPLE_TUPLES_MIN {

@@ -11,7 +11,6 @@ use crate::file::block::BlockHead;
 use crate::file::pipeline::BlockLoader;
 use crate::file::row::{SnapRow, kind, kind_text, snapshot_row};
 use crate::file::source::ContainerFile;
-use crate::limits::BLOCK_UNPACKED_BYTES_MAX;
 use crate::msgpack::skip;
 use crate::space::catalog::Schema;
 use crate::space::loader::{LoadOptions, Sample, SpaceLoader, SpaceWorker};
@@ -40,7 +39,8 @@ impl Spaces {
     /// # Errors
     /// `NoSuchSpace`, `Absent`: a space that the options ask for; `Schema`: a format that contradicts itself.
     pub(super) fn new(schema: &Schema, options: &Options, budget: &Arc<Budget>) -> Result<Self> {
-        let load = LoadOptions { hints: options.hints, nested: options.nested, fingerprint: options.fingerprint };
+        let load =
+            LoadOptions { hints: options.hints, nested: options.nested, fingerprint: options.fingerprint };
         let mut spaces = Self { loaders: Vec::new(), fates: HashMap::new() };
         for selector in &options.spaces {
             let space = find(schema, selector)?;
@@ -49,7 +49,8 @@ impl Spaces {
             }
         }
         for space in schema.spaces().iter().filter(|space| space.absent.is_none()) {
-            let wanted = options.spaces.is_empty() || options.spaces.iter().any(|selector| is(space, selector));
+            let wanted =
+                options.spaces.is_empty() || options.spaces.iter().any(|selector| is(space, selector));
             let fate = if wanted {
                 spaces.loaders.push(SpaceLoader::new(Arc::new(space.clone()), budget, load)?);
                 Fate::Load(spaces.loaders.len() - 1)
@@ -103,10 +104,11 @@ pub(super) fn sample<'a>(
     blocks: impl Iterator<Item = &'a BlockHead>,
     spaces: &Spaces,
     budget: &Arc<Budget>,
+    unpacked_bytes_max: usize,
 ) -> Sampled {
     let samples = spaces.loaders.iter().map(|_| Sample::new(budget)).collect();
     let mut sampled = Sampled { samples, rows: 0, bytes: 0 };
-    let mut loader = BlockLoader::new(file, BLOCK_UNPACKED_BYTES_MAX);
+    let mut loader = BlockLoader::new(file, unpacked_bytes_max);
     for head in blocks {
         sampled.bytes += u64::from(head.stored_bytes);
         if let Ok(payload) = loader.load(head) {
@@ -246,7 +248,9 @@ impl Sink<'_> {
         if DEFINING.contains(&space_id) && self.block > self.task.user_block {
             if let Some(late) = self.task.late {
                 late.store(true, Ordering::Relaxed);
-                return Err(Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id));
+                return Err(
+                    Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id)
+                );
             }
         }
         let fate = self.task.spaces.fate(self.task.schema, space_id)?;
@@ -312,7 +316,11 @@ pub(super) fn check_numbers(mut blocks: Vec<Numbers>, notices: &mut Vec<String>)
     let mut next = 0;
     for block in &blocks {
         if block.first != next {
-            let what = if block.first > next { "rows are missing before this block" } else { "rows are there twice" };
+            let what = if block.first > next {
+                "rows are missing before this block"
+            } else {
+                "rows are there twice"
+            };
             return Err(Error::new(ErrorKind::RowNumber, what)
                 .expected(format!("row number {next}"))
                 .found(block.first)
@@ -321,7 +329,10 @@ pub(super) fn check_numbers(mut blocks: Vec<Numbers>, notices: &mut Vec<String>)
         next += block.rows;
     }
     if let Some(pair) = blocks.windows(2).find(|pair| pair[0].block > pair[1].block) {
-        notices.push(format!("blocks are not in the order of their rows: block {} belongs before block {}", pair[0].block, pair[1].block));
+        notices.push(format!(
+            "blocks are not in the order of their rows: block {} belongs before block {}",
+            pair[0].block, pair[1].block
+        ));
     }
     Ok(())
 }

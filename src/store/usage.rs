@@ -39,7 +39,14 @@ impl Usage {
     }
 
     /// What was used from this moment to `end`.
-    pub(crate) fn report(self, name: &'static str, end: Self, wall: Duration, rows: u64, bytes: u64) -> StageReport {
+    pub(crate) fn report(
+        self,
+        name: &'static str,
+        end: Self,
+        wall: Duration,
+        rows: u64,
+        bytes: u64,
+    ) -> StageReport {
         StageReport {
             name,
             rows,

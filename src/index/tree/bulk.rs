@@ -24,7 +24,7 @@
 use std::sync::Arc;
 
 use super::Tree;
-use super::node::{Entry, Head, NodeId, NodePool, NodeWriter, Shapes};
+use super::node::{ALL_LINES, Entry, Head, NodeId, NodePool, NodeWriter, Shapes};
 use crate::error::Result;
 use crate::tuple::slab::Handle;
 
@@ -109,7 +109,7 @@ impl<const MULTI: bool> Leaves<MULTI> {
         out.reserve(self.ids.len() * Shapes::<MULTI>::LEAF.capacity);
         for (number, &id) in self.ids.iter().enumerate() {
             if let Some(&next) = self.ids.get(number + 1) {
-                pool.prefetch(next);
+                pool.prefetch(next, ALL_LINES);
             }
             let leaf = pool.node::<MULTI>(id);
             let rows = leaf.hints().iter().zip(leaf.handles());
@@ -347,6 +347,8 @@ impl<const MULTI: bool> Tree<MULTI> {
             // As many children for each parent as for the next, give or take one: no parent is nearly empty.
             let parents = nodes.len().div_ceil(Shapes::<MULTI>::INNER.capacity);
             let mut above = Vec::with_capacity(parents);
+            let shape = if levels == 1 { &Shapes::<MULTI>::LEAF } else { &Shapes::<MULTI>::INNER };
+            let first_handle_line = shape.handles_at / 64;
             let mut first = 0;
             for number in 1..=parents {
                 let end = (nodes.len() as u64 * number as u64 / parents as u64) as usize;
@@ -354,6 +356,10 @@ impl<const MULTI: bool> Tree<MULTI> {
                 let mut parent = writer.edit::<MULTI>(id);
                 parent.open_gap(0, end - first);
                 for (row, &child) in nodes[first..end].iter().enumerate() {
+                    if let Some(&soon) = nodes.get(first + row + 16) {
+                        pool.prefetch(soon, 0..1);
+                        pool.prefetch(soon, first_handle_line..first_handle_line + 1);
+                    }
                     parent.set_entry(row, pool.node::<MULTI>(child).entry(0));
                     parent.set_child(row, child);
                 }

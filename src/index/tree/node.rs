@@ -21,6 +21,7 @@
 //! that others can see are not written; both are promises of this folder's files (see `index::pool`).
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::slice;
 
@@ -28,6 +29,12 @@ use crate::index::pool::{BlockId, Pool, Writer};
 use crate::tuple::slab::Handle;
 
 pub(crate) const NODE_BYTES: usize = 768;
+
+/// The cache lines of a node.
+pub(super) const ALL_LINES: Range<usize> = 0..NODE_BYTES / 64;
+
+/// Those with its head and most of its hints.
+pub(super) const HINT_LINES: Range<usize> = 0..6;
 
 pub(crate) type NodeId = BlockId;
 pub(crate) type NodePool = Pool<NODE_BYTES>;
@@ -110,17 +117,18 @@ impl NodePool {
         NodeRef { at: self.at(id), pool: PhantomData }
     }
 
-    /// Asks for the node's lines, which will be read soon.
+    /// Asks for some of the node's cache lines, which will be read soon.
     #[inline]
-    pub(super) fn prefetch(&self, id: NodeId) {
+    pub(super) fn prefetch(&self, id: NodeId, lines: Range<usize>) {
+        debug_assert!(lines.end <= NODE_BYTES / 64);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for line in 0..NODE_BYTES / 64 {
+        for line in lines {
             let at = self.at(id).wrapping_add(line * 64);
             // SAFETY: a prefetch reads nothing that the program can see, whatever the address.
             unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = id;
+        let _ = (id, lines);
     }
 }
 

@@ -9,7 +9,7 @@
 //! the place is inside the last child whose least entry is before it.
 
 use super::cursor::{Cursor, Place, Step};
-use super::node::{Entry, NodeRef};
+use super::node::{Entry, HINT_LINES, NodeRef};
 use super::{LEVELS_MAX, Tree};
 
 /// What is looked for.
@@ -36,6 +36,8 @@ impl<const MULTI: bool> Tree<MULTI> {
             let row = rows_before(node, hints, probe).saturating_sub(1);
             steps[level] = Step { node: id, row: row as u32 };
             id = node.child(row);
+            // A binary search in lines that are not there yet would wait for each of them in turn.
+            self.pool.prefetch(id, HINT_LINES);
         }
         let row = rows_before(self.pool.node::<MULTI>(id), hints, probe);
         steps[0] = Step { node: id, row: row as u32 };
