@@ -1,12 +1,57 @@
-//! Lycosa (skeleton while it is being put together).
-#![allow(dead_code)]
+//! Lycosa is an embedded, in-memory tuple store that is file-compatible with Tarantool's memtx engine: it opens the
+//! `.snap` files that a real Tarantool wrote as fast as the hardware allows, and serves their tuples from memory
+//! through primary and secondary indexes.
+//!
+//! ```
+//! use lycosa::{IteratorType, Store};
+//!
+//! let store = Store::open("snapshots/2.6/03-int4-string")?;
+//! for space in store.spaces().filter(|space| space.def().id >= 512) {
+//!     println!("{}: {} tuples", space.def().name, space.len());
+//!     for tuple in space.primary()?.select(IteratorType::Ge, &(990,))? {
+//!         println!("{}", tuple.to_json());
+//!     }
+//! }
+//! # Ok::<(), lycosa::Error>(())
+//! ```
+//!
+//! # The journey of the data
+//!
+//! Folders stand in the order in which data travels, and each uses only those before it:
+//!
+//! | folder | what it is about | what it does not know |
+//! |---|---|---|
+//! | `msgpack` | values as bytes: skip, read, compare, print | rows, tuples, files |
+//! | `file` | bytes, blocks, rows; folders of files | tuples and schemas |
+//! | `tuple` | a row's array as a record of a known shape: formats, field maps, the arena | files |
+//! | `index` | order: key definitions, hints, trees, hash tables, building them in bulk | files |
+//! | `space` | tuples and indexes, always in step; definitions; the system spaces | files |
+//! | `store` | the running whole: recovery, reports, the API | |
+//!
+//! The page to read first is `store/recover.rs`: the pipeline from file to store.
+//!
+//! The library never prints, never exits, and reads no environment.
 
 mod error;
+mod file;
+mod index;
 mod limits;
 mod msgpack;
+mod parallel;
+mod space;
+mod store;
 mod tuple;
 
 pub use error::{Error, ErrorKind, Place, Result};
-mod space;
-
-pub use space::{IndexDef, IndexKind, Schema, SpaceDef};
+pub use file::header::{FileType, TextHeader};
+pub use file::info::{EndInfo, FileInfo, KindInfo, SpaceInfo, UnknownKeyInfo};
+pub use file::vclock::Vclock;
+pub use index::iterator::IteratorType;
+pub use space::catalog::Schema;
+pub use space::definition::{IndexDef, IndexKind, SpaceDef};
+pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Stage};
+pub use store::report::{Counters, IndexReport, LoadReport, SpaceReport, StageReport};
+pub use store::{Index, Select, Space, Store, Tuple};
+pub use tuple::field_type::FieldType;
+pub use tuple::part::{FieldDef, NullableAction, PartDef};
+pub use tuple::path::Path;

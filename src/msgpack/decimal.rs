@@ -100,7 +100,8 @@ impl Decimal {
     /// The decimal in an extension's payload, or what was expected there. Any width of the scale, any count of
     /// leading zeros and all six sign nibbles are legal.
     pub(crate) fn from_payload(payload: &[u8]) -> Result<Self, &'static str> {
-        let (scale, start) = read::int(payload, 0).map_err(|_| "a decimal that begins with an integer scale")?;
+        let (scale, start) =
+            read::int(payload, 0).map_err(|_| "a decimal that begins with an integer scale")?;
         let Some((&last, front)) = payload[start..].split_last() else { return Err("a decimal with digits") };
         let negative = match last & 0x0f {
             0x0a | 0x0c | 0x0e | 0x0f => false,
@@ -154,7 +155,7 @@ impl Decimal {
         // An odd count of digits fills whole bytes together with the sign.
         let (single, pairs) = digits.split_at(1 - digits.len() % 2);
         let mut nibbles = single.iter().chain(pairs).map(|digit| digit - b'0');
-        if digits.len() % 2 == 0 {
+        if digits.len().is_multiple_of(2) {
             out.push(nibbles.next().unwrap_or(0));
         }
         loop {
@@ -276,13 +277,21 @@ impl Decimal {
         let mut a = Big::new(&self.coefficient);
         let mut b = Big::new(&[mantissa]);
         let fives = self.exponent.unsigned_abs();
-        if self.exponent >= 0 { a.multiply_by_five_to(fives) } else { b.multiply_by_five_to(fives) }
+        if self.exponent >= 0 {
+            a.multiply_by_five_to(fives)
+        } else {
+            b.multiply_by_five_to(fives)
+        }
         let shift = self.exponent - power;
         let order = (a.bits() as i32 + shift).cmp(&(b.bits() as i32));
         if order != Ordering::Equal {
             return order;
         }
-        if shift >= 0 { a.shift_left(shift as u32) } else { b.shift_left(shift.unsigned_abs()) }
+        if shift >= 0 {
+            a.shift_left(shift as u32)
+        } else {
+            b.shift_left(shift.unsigned_abs())
+        }
         compare_limbs(&a.limbs, &b.limbs)
     }
 
@@ -316,7 +325,11 @@ impl Decimal {
     }
 
     /// From ASCII digits, leading zeros allowed.
-    fn from_digits(negative: bool, text: impl Iterator<Item = u8>, exponent: i64) -> Result<Self, &'static str> {
+    fn from_digits(
+        negative: bool,
+        text: impl Iterator<Item = u8>,
+        exponent: i64,
+    ) -> Result<Self, &'static str> {
         let mut coefficient: Wide = [0; 4];
         let mut digits = 0u8;
         for digit in text {
@@ -514,4 +527,295 @@ fn exponent(text: &[u8]) -> Option<i64> {
     let number =
         digits.iter().fold(0i64, |number, digit| (number * 10 + i64::from(digit - b'0')).min(i64::MAX / 100));
     Some(if negative { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decimal(text: &str) -> Decimal {
+        text.parse().unwrap()
+    }
+
+    /// Bytes of hex digits; blanks do not count.
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    #[test]
+    fn the_payloads_that_tarantool_writes_are_read_and_written() {
+        let nines = format!("14 {}9c", "99".repeat(37));
+        let vectors = [
+            ("0", "00 0c"),
+            ("-0", "00 0d"),
+            ("0.0", "01 0c"),
+            ("1", "00 1c"),
+            ("12", "00 01 2c"),
+            ("100", "00 10 0c"),
+            ("-123.45", "02 12 34 5d"),
+            ("1.50", "02 15 0c"),
+            ("0.001", "03 1c"),
+            ("1E+3", "fd 1c"),
+            ("1E+10", "f6 1c"),
+            ("1E-20", "14 1c"),
+            ("0E+2", "fe 0c"),
+            ("1E+200", "d1 ff 38 1c"),
+            ("1E-200", "cc c8 1c"),
+            ("0.000001", "06 1c"),
+            ("1E-7", "07 1c"),
+        ];
+        for (text, bytes) in vectors {
+            let bytes = hex(bytes);
+            let read = Decimal::from_payload(&bytes).unwrap();
+            assert_eq!(read.to_string(), text);
+            assert_eq!(decimal(text).to_string(), text);
+            for number in [read, decimal(text)] {
+                let mut written = Vec::new();
+                number.write_payload(&mut written);
+                assert_eq!(written, bytes, "{text}");
+            }
+        }
+        let mut written = Vec::new();
+        let long = Decimal::from_payload(&hex(&nines)).unwrap();
+        long.write_payload(&mut written);
+        assert_eq!(written, hex(&nines));
+        assert_eq!((long.digits(), long.scale()), (75, 20));
+    }
+
+    #[test]
+    fn every_way_to_write_a_decimal_is_read() {
+        for payload in
+            ["00 1a", "00 1c", "00 1e", "00 1f", "cc00 1c", "d10000 1c", "00 00 00 00 1c", "00 00 01 0c"]
+        {
+            let expected = if payload.ends_with("0c") { 10 } else { 1 };
+            assert_eq!(Decimal::from_payload(&hex(payload)).unwrap(), Decimal::from(expected), "{payload}");
+        }
+        for payload in ["00 1b", "00 1d", "d000 1b"] {
+            assert_eq!(Decimal::from_payload(&hex(payload)).unwrap(), decimal("-1"), "{payload}");
+        }
+        let mut padded = vec![0; 100_000];
+        padded.extend_from_slice(&[0x12, 0x3d]);
+        assert_eq!(Decimal::from_payload(&padded).unwrap(), decimal("-123"));
+        assert_eq!(Decimal::from_payload(&hex("d0ff 1c")).unwrap(), decimal("10"));
+    }
+
+    #[test]
+    fn what_is_no_decimal_is_refused() {
+        let payloads = [
+            "",
+            "00",
+            "0c",
+            "c0 1c",
+            "a1 61",
+            "cb 3ff0000000000000 1c",
+            "cd 00",
+            "00 10",
+            "00 15",
+            "00 c1 0c",
+            "00 1c 1c",
+            "00 a0 0c",
+            "00 0a 0c",
+            "00 ac",
+            "00 fc",
+            "00 ff ff ff ff ff ff ff ff ff 1c",
+            "cf ffffffffffffffff 1c",
+            "d3 8000000000000000 1c",
+            "ce 7fffffff 1c",
+            "d2 80000000 1c",
+            "d2 fff0bdc0 1c",
+            "ce 000f42ab 1c",
+            "d2 fff0bdc1 01 0c",
+        ];
+        for payload in payloads {
+            assert!(Decimal::from_payload(&hex(payload)).is_err(), "{payload}");
+        }
+        let digits = |count: usize| {
+            hex(&format!("00 {}{}c", if count.is_multiple_of(2) { "0" } else { "" }, "7".repeat(count)))
+        };
+        assert_eq!(Decimal::from_payload(&digits(76)).unwrap().digits(), 76);
+        assert!(Decimal::from_payload(&digits(77)).is_err());
+        assert!(Decimal::from_payload(&digits(200_001)).is_err());
+        let texts = [
+            "",
+            "-",
+            ".",
+            "1e",
+            "e1",
+            "1e+",
+            "1.2.3",
+            "0x1",
+            " 1",
+            "1 ",
+            "nan",
+            "inf",
+            "1e1000000",
+            "--1",
+            "1-",
+        ];
+        for text in texts {
+            assert!(text.parse::<Decimal>().is_err(), "{text:?}");
+        }
+        assert!("1e99999999999999999999999".parse::<Decimal>().is_err());
+        assert!("7".repeat(77).parse::<Decimal>().is_err());
+    }
+
+    #[test]
+    fn the_exponent_is_bounded_as_in_tarantool() {
+        assert_eq!(decimal("1e999999").to_string(), "1E+999999");
+        assert_eq!(decimal("9.99e999999").scale(), -999_997);
+        assert!("1e1000000".parse::<Decimal>().is_err());
+        assert_eq!(decimal("1e-999999").scale(), 999_999);
+        // Below it the digits become fewer.
+        assert_eq!(decimal("1.5e-1000000").digits(), 2);
+        assert_eq!(decimal("1e-1000074").scale(), 1_000_074);
+        assert!("1e-1000075".parse::<Decimal>().is_err());
+        assert!("1.5e-1000074".parse::<Decimal>().is_err());
+    }
+
+    #[test]
+    fn decimals_compare_by_value() {
+        let line = [
+            "-1e999999",
+            "-2",
+            "-1.50",
+            "-1.5e-1000000",
+            "0",
+            "1e-1000074",
+            "0.1",
+            "0.10000000000000000000000000000000001",
+            "1",
+            "1.000000000000000000000000000000000000000000000000000000000000000000000000001",
+            "2",
+            "10",
+            "1e2",
+            "101",
+            "1e75",
+            "9999999999999999999999999999999999999999999999999999999999999999999999999999",
+            "1e76",
+            "1e999999",
+        ];
+        for (i, a) in line.iter().enumerate() {
+            for (j, b) in line.iter().enumerate() {
+                assert_eq!(decimal(a).cmp(&decimal(b)), i.cmp(&j), "{a} {b}");
+            }
+        }
+        for (a, b) in [("1", "1.00"), ("0", "-0"), ("0.0", "0e999999"), ("1e3", "1000"), ("-120", "-1.2e2")] {
+            assert_eq!(decimal(a), decimal(b));
+        }
+        let padded = format!("1{}", "0".repeat(75));
+        assert_eq!(decimal("1e75"), decimal(&padded));
+    }
+
+    #[test]
+    fn a_double_compares_by_its_exact_value() {
+        // The double nearest to 0.1 is a little more than that.
+        assert_eq!(decimal("0.1").compare_f64(0.1), Ordering::Less);
+        assert_eq!(
+            decimal("0.1000000000000000055511151231257827021181583404541015625").compare_f64(0.1),
+            Ordering::Equal
+        );
+        assert_eq!(decimal("9007199254740993").compare_f64(9007199254740992.0), Ordering::Greater);
+        assert_eq!(decimal("0.5").compare_f64(0.5), Ordering::Equal);
+        assert_eq!(decimal("-0.50").compare_f64(-0.5), Ordering::Equal);
+        assert_eq!(decimal("-0").compare_f64(0.0), Ordering::Equal);
+        assert_eq!(decimal("0").compare_f64(-0.0), Ordering::Equal);
+        for number in ["-1e999999", "0", "1e999999", "-5", "1e-1000000"] {
+            assert_eq!(decimal(number).compare_f64(f64::NAN), Ordering::Greater);
+            assert_eq!(decimal(number).compare_f64(f64::INFINITY), Ordering::Less);
+            assert_eq!(decimal(number).compare_f64(f64::NEG_INFINITY), Ordering::Greater);
+        }
+        assert_eq!(decimal("1e309").compare_f64(f64::MAX), Ordering::Greater);
+        assert_eq!(decimal("1.7976931348623157e308").compare_f64(f64::MAX), Ordering::Less);
+        assert_eq!(decimal("1.7976931348623158e308").compare_f64(f64::MAX), Ordering::Greater);
+        assert_eq!(decimal("4.9e-324").compare_f64(f64::from_bits(1)), Ordering::Less);
+        assert_eq!(decimal("5e-324").compare_f64(f64::from_bits(1)), Ordering::Greater);
+        assert_eq!(decimal("1e-399").compare_f64(f64::from_bits(1)), Ordering::Less);
+    }
+
+    #[test]
+    fn the_double_below_a_decimal_is_the_nearest_one_and_grows_with_it() {
+        let exact = |text: &str, double: f64| assert_eq!(decimal(text).floor_f64(), (double, true), "{text}");
+        exact("0", 0.0);
+        exact("-0.00", 0.0);
+        exact("1.50", 1.5);
+        exact("-3e5", -3e5);
+        exact("9007199254740992", 9007199254740992.0);
+        exact("1e22", 1e22);
+        let below = |text: &str, double: f64| {
+            assert_eq!(decimal(text).floor_f64(), (double, false), "{text}");
+        };
+        below("9007199254740993", 9007199254740992.0);
+        below("0.1", 0.1f64.next_down());
+        below("-0.1", -0.1);
+        below("0.3", 0.3);
+        below("1e999999", f64::MAX);
+        below("-1e999999", f64::NEG_INFINITY);
+        below("1e-1000000", 0.0);
+        below("-1e-1000000", -f64::from_bits(1));
+        below("5e-324", f64::from_bits(1));
+        below("4.9e-324", 0.0);
+        below("0.10000000000000000555111512312578270211815834045410156250001", 0.1);
+    }
+
+    #[test]
+    fn fixed_point_types_hold_what_fits_without_trailing_zeros() {
+        assert!(decimal("123.45").fits(5, 2));
+        assert!(!decimal("123.45").fits(4, 2));
+        assert!(!decimal("123.45").fits(9, 1));
+        assert!(decimal("123.450000").fits(5, 2));
+        assert!(decimal("1e3").fits(4, 0));
+        assert!(!decimal("1e4").fits(4, 0));
+        assert!(decimal("1000").fits(1, -3));
+        assert!(!decimal("100").fits(1, -3));
+        assert!(decimal("0").fits(2, 2) && decimal("0e999999").fits(9, 9) && decimal("-0.000").fits(1, 0));
+        assert!(decimal("1e999999").fits(u32::MAX, 0) && !decimal("1e999999").fits(76, -5));
+    }
+
+    #[test]
+    fn text_is_read_in_every_form() {
+        for (text, plain) in [
+            ("+5", "5"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("1e3", "1E+3"),
+            ("1.5E+3", "1.5E+3"),
+            ("00012", "12"),
+            ("0001.20e-1", "0.120"),
+        ] {
+            assert_eq!(decimal(text).to_string(), plain);
+        }
+        assert_eq!(decimal(&format!("{}1", "0".repeat(1000))), Decimal::from(1));
+    }
+
+    #[test]
+    fn random_payloads_never_panic() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..100_000 {
+            let length = random.usize(..48);
+            let mut payload: Vec<u8> = (0..length).map(|_| random.u8(..)).collect();
+            if random.bool() {
+                // Mostly good digits, so that what follows the checks is reached.
+                payload.iter_mut().for_each(|byte| *byte = (((*byte >> 4) % 10) << 4) | ((*byte & 15) % 10));
+                if let Some(last) = payload.last_mut() {
+                    *last |= 0x0c;
+                }
+            }
+            if let Ok(number) = Decimal::from_payload(&payload) {
+                assert_eq!(decimal(&number.to_string()).to_string(), number.to_string());
+                let mut again = Vec::new();
+                number.write_payload(&mut again);
+                assert_eq!(Decimal::from_payload(&again).unwrap().to_string(), number.to_string());
+                let (floor, exact) = number.floor_f64();
+                assert_eq!(
+                    number.compare_f64(floor),
+                    if exact { Ordering::Equal } else { Ordering::Greater }
+                );
+                assert!(floor == f64::MAX || exact || number.compare_f64(floor.next_up()) == Ordering::Less);
+            }
+        }
+    }
 }

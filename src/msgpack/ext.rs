@@ -123,8 +123,13 @@ impl Datetime {
         };
         let seconds = i64::from_le_bytes(seconds.try_into().expect("the slice has 8 bytes"));
         let tail = u64::from_le_bytes(tail);
-        Self { seconds, nanoseconds: tail as u32, offset_minutes: (tail >> 32) as i16, zone: (tail >> 48) as i16 }
-            .checked()
+        Self {
+            seconds,
+            nanoseconds: tail as u32,
+            offset_minutes: (tail >> 32) as i16,
+            zone: (tail >> 48) as i16,
+        }
+        .checked()
     }
 
     fn checked(self) -> Result<Self, &'static str> {
@@ -372,6 +377,216 @@ impl Interval {
         for (field, &value) in self.values.iter().enumerate().filter(|&(_, &value)| value != 0) {
             out.push(field as u8);
             super::write::int(out, i128::from(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> =
+            text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+
+    #[test]
+    fn datetimes_that_tarantool_writes_are_read_and_written() {
+        let vectors = [
+            ("0000000000000000", "1970-01-01T00:00:00Z", 0),
+            ("0100000000000000", "1970-01-01T00:00:01Z", 0),
+            ("0100000000000000 0065cd1d 0000 0000", "1970-01-01T00:00:01.5Z", 0),
+            ("f552936500000000 06000000 b400 0000", "2024-01-02T03:04:05.000000006+03:00", 0),
+            ("d027936500000000 00000000 b400 b303", "2024-01-02T00:00:00+03:00", 947),
+            ("0000000000000000 00000000 0000 2801", "1970-01-01T00:00:00Z", 296),
+            ("ffffffffffffffff 01000000 0000 0000", "1969-12-31T23:59:59.000000001Z", 0),
+            ("0000000000000000 00000000 30fd 0000", "1969-12-31T12:00:00-12:00", 0),
+        ];
+        for (payload, text, zone) in vectors {
+            let payload = hex(payload);
+            let read = Datetime::from_payload(&payload).unwrap();
+            assert_eq!((read.to_string().as_str(), read.zone), (text, zone));
+            let parsed = text.parse::<Datetime>().unwrap().with_zone(zone).unwrap();
+            for datetime in [read, parsed] {
+                let mut written = Vec::new();
+                datetime.write_payload(&mut written);
+                assert_eq!(written, payload, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_ends_of_time_are_read_and_printed() {
+        for (seconds, text) in [
+            (SECONDS_MIN, "-5879610-06-22T00:00:00Z"),
+            (SECONDS_MAX, "+5879611-07-11T00:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (253_402_300_800, "+10000-01-01T00:00:00Z"),
+            (-62_167_219_200, "0000-01-01T00:00:00Z"),
+            (-62_167_219_201, "-0001-12-31T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+        ] {
+            let payload = seconds.to_le_bytes();
+            assert_eq!(Datetime::from_payload(&payload).unwrap().to_string(), text);
+            assert_eq!(text.parse::<Datetime>().unwrap().seconds, seconds);
+        }
+        // An offset may carry the local time past the end.
+        let edge = Datetime { seconds: SECONDS_MAX, nanoseconds: 0, offset_minutes: 840, zone: 0 };
+        assert_eq!(edge.to_string(), "+5879611-07-11T14:00:00+14:00");
+        assert_eq!(edge.to_string().parse::<Datetime>().unwrap(), edge);
+    }
+
+    #[test]
+    fn the_calendar_goes_there_and_back_day_by_day() {
+        let mut day = days(-801, 1, 1);
+        for year in -801..2801 {
+            for month in 1..=12 {
+                for day_of_month in 1..=days_of_month(year, month) {
+                    assert_eq!(days(year, month, day_of_month), day);
+                    assert_eq!(date(day), (year, month, day_of_month));
+                    day += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn datetimes_out_of_range_are_refused() {
+        for payload in [
+            "",
+            "00",
+            "00000000000000",
+            "000000000000000000",
+            "0000000000000000 00000000 0000 00",
+            "0000000000000000 00000000 0000 0000 00",
+            "0000000000000000 00ca9a3b 0000 0000",
+            "0000000000000000 ffffffff 0000 0000",
+            "0000000000000000 00000000 2ffd 0000",
+            "0000000000000000 00000000 4903 0000",
+            "0000000000000000 00000000 0000 ffff",
+            "0000000000000000 00000000 0000 0104",
+            "ffffffffffffff7f",
+            "0000000000000080",
+        ] {
+            assert!(Datetime::from_payload(&hex(payload)).is_err(), "{payload}");
+        }
+        assert!(Datetime::from_payload(&(SECONDS_MIN - 1).to_le_bytes()).is_err());
+        assert!(Datetime::from_payload(&(SECONDS_MAX + 1).to_le_bytes()).is_err());
+        for text in [
+            "",
+            "2024",
+            "2024-01-02",
+            "2024-01-02T03:04:05",
+            "2024-13-01T00:00:00Z",
+            "2023-02-29T00:00:00Z",
+            "2024-00-01T00:00:00Z",
+            "2024-01-00T00:00:00Z",
+            "2024-01-01T24:00:00Z",
+            "2024-01-01T00:60:00Z",
+            "2024-01-01T00:00:60Z",
+            "2024-01-01T00:00:00.Z",
+            "2024-01-01T00:00:00.0000000001Z",
+            "2024-01-01T00:00:00+3:00",
+            "2024-01-01T00:00:00+15:00",
+            "2024-01-01T00:00:00+00:60",
+            "2024-01-01T00:00:00Zx",
+            "12024-01-01T00:00:00Z",
+            "-123-01-01T00:00:00Z",
+            "+99999999-01-01T00:00:00Z",
+            "+5879611-07-11T00:00:01Z",
+            "2024-01-01T00:00:00+03:00x",
+            "é024-01-01T00:00:00Z",
+        ] {
+            assert!(text.parse::<Datetime>().is_err(), "{text:?}");
+        }
+        assert!("2024-01-02 03:04:05z".parse::<Datetime>().is_ok());
+    }
+
+    #[test]
+    fn a_datetime_before_1970_is_in_order_within_its_second() {
+        let at =
+            |seconds, nanoseconds, offset_minutes| Datetime { seconds, nanoseconds, offset_minutes, zone: 0 };
+        assert!(at(-1, 999_999_999, 0) < at(0, 0, 0));
+        assert!(at(-1, 0, 0) < at(-1, 1, 0));
+        assert_eq!(at(5, 6, 0), at(5, 6, 180));
+    }
+
+    #[test]
+    fn intervals_are_read_and_written() {
+        for (payload, values) in [
+            ("01 08 01", [0, 0, 0, 0, 0, 0, 0, 0, 1]),
+            ("02 00 01 08 01", [1, 0, 0, 0, 0, 0, 0, 0, 1]),
+            ("00", [0; 9]),
+            ("07 02 03 03 fc 04 05 05 fa 06 07 07 f8 08 01", [0, 0, 3, -4, 5, -6, 7, -8, 1]),
+            ("01 00 cd 2710", [10_000, 0, 0, 0, 0, 0, 0, 0, 0]),
+            ("01 06 cf 7fffffffffffffff", [0, 0, 0, 0, 0, 0, i64::MAX, 0, 0]),
+            ("01 03 d3 8000000000000000", [0, 0, 0, i64::MIN, 0, 0, 0, 0, 0]),
+        ] {
+            let interval = Interval::from_payload(&hex(payload)).unwrap();
+            assert_eq!(interval.values, values);
+            let mut written = Vec::new();
+            interval.write_payload(&mut written);
+            assert_eq!(written, hex(payload));
+        }
+        assert_eq!(Interval::from_payload(&hex("02 00 01 00 02")).unwrap().values[0], 2);
+        for payload in [
+            "",
+            "01",
+            "01 00",
+            "01 09 01",
+            "01 00 01 02",
+            "00 00",
+            "01 00 c0",
+            "01 00 cd 00",
+            "01 00 ce ffffffff",
+            "01 06 cf ffffffffffffffff",
+            "01 08 03",
+            "01 08 ff",
+            "01 07 d3 8000000000000000",
+            "ff 00 01",
+        ] {
+            assert!(Interval::from_payload(&hex(payload)).is_err(), "{payload}");
+        }
+    }
+
+    #[test]
+    fn uuids_are_read_and_printed() {
+        let text = "c8f0fa1f-da29-438c-a040-393f1126ad39";
+        let uuid = uuid_from_text(text).unwrap();
+        assert_eq!(uuid[..5], [0xc8, 0xf0, 0xfa, 0x1f, 0xda]);
+        assert_eq!(uuid_text(&uuid), text);
+        assert_eq!(uuid_from_text(&text.to_uppercase()), Ok(uuid));
+        for text in [
+            "",
+            "c8f0fa1f",
+            "c8f0fa1fda29438ca040393f1126ad39",
+            "c8f0fa1f-da29-438c-a040-393f1126ad3g",
+            "c8f0fa1f-da29-438c-a040-393f1126ad390",
+            "c8f0fa1f+da29-438c-a040-393f1126ad39",
+            "éééééééééééééééééé",
+        ] {
+            assert!(uuid_from_text(text).is_err(), "{text}");
+        }
+        assert!(check(EXT_UUID, &[0; 15]).is_err() && check(EXT_UUID, &[0; 16]).is_ok());
+    }
+
+    #[test]
+    fn any_payload_is_checked_without_a_panic() {
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..100_000 {
+            let length = random.usize(..20);
+            let payload: Vec<u8> =
+                (0..length).map(|_| if random.bool() { random.u8(..) } else { random.u8(..9) }).collect();
+            for kind in i8::MIN..=8 {
+                let _ = check(kind, &payload);
+            }
+            if let Ok(datetime) = Datetime::from_payload(&payload) {
+                let again: Datetime = datetime.to_string().parse().unwrap();
+                assert_eq!((again, again.offset_minutes), (datetime, datetime.offset_minutes));
+            }
         }
     }
 }

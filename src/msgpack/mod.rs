@@ -9,11 +9,15 @@
 pub(crate) mod compare;
 pub(crate) mod decimal;
 pub(crate) mod ext;
+pub(crate) mod parse;
+pub(crate) mod print;
 pub(crate) mod read;
 pub(crate) mod skip;
 pub(crate) mod write;
 
 use std::fmt;
+
+use crate::error::{Error, ErrorKind};
 
 /// Class of a value by its first byte: one bit each, so that a field type is a mask of classes.
 pub(crate) mod class {
@@ -111,6 +115,13 @@ pub(crate) enum FaultKind {
 impl Fault {
     pub(crate) fn new(at: usize, kind: FaultKind) -> Self {
         Self { at, kind }
+    }
+
+    /// The fault as an error that knows no place yet; `bytes` is the slice that was read.
+    pub(crate) fn error(&self, bytes: &[u8]) -> Error {
+        Error::new(ErrorKind::MsgPack, format!("MsgPack at byte {}", self.at))
+            .expected(self.expected())
+            .found(self.found(bytes))
     }
 
     /// What should have been there.

@@ -62,9 +62,9 @@ pub(crate) fn map(out: &mut Vec<u8>, pairs: u32) {
     rmp::encode::write_map_len(out, pairs).expect(MEMORY);
 }
 
+/// An extension of any type: `rmp` promises to panic on negative ones, which a text may name, so the head is made here.
 pub(crate) fn ext(out: &mut Vec<u8>, kind: i8, payload: &[u8]) {
     match payload.len() {
-        // rmp refuses some types here that the fixed forms allow, so the head is made by hand.
         length @ (1 | 2 | 4 | 8 | 16) => out.push(0xd4 + length.trailing_zeros() as u8),
         length @ 0..=0xff => out.extend_from_slice(&[0xc7, length as u8]),
         length @ 0x100..=0xffff => {

@@ -1,12 +1,13 @@
-//! What is stored where: the definitions of spaces and indexes, and how the system spaces tell them.
+//! Tuples and indexes, always in step.
 //!
 //! - `definition`: what a space and an index are, as a user of the crate sees them.
 //! - `system`: one row of a system space as one definition, in every shape that the versions wrote.
-//! - `catalog`: all of them together as a [`Schema`]: cross checks, and what is absent and why.
+//! - `catalog`: all of them together as a [`Schema`](catalog::Schema): cross checks, and what is absent and why.
+//! - `loader`: a space while a snapshot is replayed into it.
+//! - `table`: a space in memory: look-ups and walks.
 
 pub(crate) mod catalog;
 pub(crate) mod definition;
+pub(crate) mod loader;
 pub(crate) mod system;
-
-pub use catalog::Schema;
-pub use definition::{IndexDef, IndexKind, SpaceDef};
+pub(crate) mod table;

@@ -63,6 +63,12 @@ impl FieldMapBuf {
         &self.slots[..self.slots.len().saturating_sub(1)]
     }
 
+    /// What one slot holds.
+    #[inline(always)]
+    pub(crate) fn slot(&self, slot: u16) -> u32 {
+        self.slots[usize::from(slot)]
+    }
+
     #[inline]
     pub(crate) fn extents(&self) -> &[u32] {
         &self.extents
@@ -72,11 +78,17 @@ impl FieldMapBuf {
     #[inline]
     pub(super) fn prepare(&mut self, slots: u16) -> &mut [u32] {
         if self.slots.len() != usize::from(slots) + 1 {
-            self.slots.clear();
-            self.slots.resize(usize::from(slots) + 1, 0);
+            self.resize(slots);
         }
         self.extents.clear();
         &mut self.slots
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resize(&mut self, slots: u16) {
+        self.slots.clear();
+        self.slots.resize(usize::from(slots) + 1, 0);
     }
 
     /// Room for `slots` slots and the spare cell, all of them 0.
@@ -175,6 +187,23 @@ impl<'a> StoredTuple<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// The tuple whose head is at `head`.
+    ///
+    /// # Safety
+    /// [`encode`] has written a whole tuple at `head`, which nobody writes as long as `'a` lasts.
+    #[inline]
+    pub(crate) unsafe fn from_head(head: *const u8) -> Self {
+        // SAFETY: by the caller's promise at least the head that its first byte tells is there, and behind it the
+        // bytes that the head counts.
+        unsafe {
+            let large = *head & LARGE != 0;
+            let head_bytes = if large { LARGE_HEAD_BYTES } else { SMALL_HEAD_BYTES };
+            let tuple = Self { bytes: std::slice::from_raw_parts(head, head_bytes) };
+            let stored = tuple.stored_bytes();
+            Self { bytes: std::slice::from_raw_parts(head, stored) }
+        }
     }
 
     #[inline]
@@ -311,7 +340,7 @@ impl<'a> StoredTuple<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::field_type::FieldType::*;
-    use super::super::part::PartDef;
+    use super::super::part::{FieldDef, PartDef};
     use super::*;
 
     fn stored(format: &Format, tuple: &[u8]) -> Vec<u8> {
@@ -374,6 +403,7 @@ mod tests {
         }
     }
 
+    #[cfg(not(lycosa_plain_only))]
     #[test]
     fn extents_are_as_wide_as_the_tuple_or_their_number_demands() {
         let path = |text: &str| super::super::path::Path::parse(text.as_bytes()).unwrap().unwrap();
@@ -428,7 +458,8 @@ mod tests {
     fn more_than_255_slots_take_a_large_head() {
         for slots in [254u32, 255, 256, 300] {
             let key: Vec<PartDef> = (1..=slots).map(|field| PartDef::new(field, Any).nullable()).collect();
-            let format = Format::new(&[], 0, &[&[PartDef::new(0, Any)], &key], true).unwrap();
+            let defined = vec![FieldDef::new("", Any).nullable(); 1 + slots as usize];
+            let format = Format::new(&defined, 0, &[&[PartDef::new(0, Any)], &key], false).unwrap();
             let bytes = stored(&format, &[0x93, 1, 2, 3]);
             let tuple = StoredTuple::new(&bytes);
             assert_eq!(u32::from(tuple.slots()), slots);

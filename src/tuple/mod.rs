@@ -8,7 +8,13 @@
 //! field definitions, key parts -> format -> walk (plain | nested) -> field map -> [head][field map][MsgPack]
 //! ```
 
+#[expect(
+    unsafe_code,
+    reason = "handles are looked up in raw slabs, whose bytes are written once, then shared"
+)]
+pub(crate) mod arena;
 pub(crate) mod fault;
+#[expect(unsafe_code, reason = "a stored tuple is found by the address of its head")]
 pub(crate) mod field_map;
 pub(crate) mod field_type;
 pub(crate) mod format;
@@ -17,3 +23,8 @@ mod nested;
 pub(crate) mod part;
 pub(crate) mod path;
 mod plain;
+#[expect(
+    unsafe_code,
+    reason = "raw memory: slabs from maps and the allocator, and a table of their addresses"
+)]
+pub(crate) mod slab;

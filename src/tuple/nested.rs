@@ -21,6 +21,7 @@ use super::fault::{TupleFault, TupleFaultKind};
 use super::field_map::FieldMapBuf;
 use super::format::{Format, Node, Rule};
 use super::path::Token;
+use super::plain::{STEPS, STR_8};
 use crate::msgpack::{HEADS, class, read, skip};
 
 /// Cells that the extents of one tuple may have: a gigabyte of offsets.
@@ -45,6 +46,8 @@ pub(super) struct Tree {
 #[derive(Debug, Clone)]
 struct TreeNode {
     rule: Rule,
+    /// Classes that settle the value at once: what fits outright, of a leaf that is not in an extent.
+    settled: u16,
     shape: Shape,
     /// Its offset goes into an extent.
     in_elements: bool,
@@ -105,11 +108,12 @@ impl Tree {
             edges: Vec::new(),
             keys: Vec::new(),
             root: (0, 0),
-            required: Vec::new(),
-            tuple_words: 0,
+            // The first word is the tuple's; values that are not required strike at it as well, with an empty mask.
+            required: vec![0],
+            tuple_words: 1,
             element_slots: Vec::new(),
         };
-        for node in nodes {
+        for (number, node) in (0..).zip(nodes) {
             let shape = match node.children.first().map(|&child| &nodes[child as usize].token) {
                 None => Shape::Leaf,
                 Some(Token::Index(_)) => Shape::Array,
@@ -117,8 +121,11 @@ impl Tree {
                 Some(Token::Any) => Shape::Every,
             };
             let edges = tree.add_edges(nodes, &node.children);
+            let rule = node.rule(number, slots);
+            let is_simple = shape == Shape::Leaf && !node.in_elements;
             tree.nodes.push(TreeNode {
-                rule: node.rule(slots),
+                rule,
+                settled: if is_simple { rule.outright } else { 0 },
                 shape,
                 in_elements: node.in_elements,
                 word: 0,
@@ -154,11 +161,6 @@ impl Tree {
             rest = others;
             tree.add_scope(nodes, scope, members);
         }
-        if tree.required.is_empty() {
-            // Values that are not required strike at word 0 as well, with an empty mask.
-            tree.required.push(0);
-            tree.tuple_words = 1;
-        }
         tree
     }
 
@@ -189,7 +191,7 @@ impl Tree {
 
     /// Bits for the required values of a scope, and its slots.
     fn add_scope(&mut self, nodes: &[Node], scope: Option<u32>, members: &[(Option<u32>, u32)]) {
-        let first_word = self.required.len() as u32;
+        let first_word = if scope.is_none() { 0 } else { self.required.len() as u32 };
         let first_slot = self.element_slots.len() as u32;
         let mut bits = 0u32;
         for &(_, number) in members {
@@ -198,21 +200,23 @@ impl Tree {
                 self.element_slots.push(slot);
             }
             if node.is_required() {
-                if bits % 64 == 0 {
+                let (word, mask) = (first_word + bits / 64, 1 << (bits % 64));
+                if word as usize == self.required.len() {
                     self.required.push(0);
                 }
-                let (word, mask) = (first_word + bits / 64, 1 << (bits % 64));
                 self.required[word as usize] |= mask;
                 self.nodes[number as usize].word = word;
                 self.nodes[number as usize].mask = mask;
                 bits += 1;
             }
         }
+        let words = (first_word, self.required.len() as u32);
         match scope {
-            None => self.tuple_words = self.required.len() as u32,
+            None => self.tuple_words = words.1,
             Some(array) => {
-                self.nodes[array as usize].words = (first_word, self.required.len() as u32);
-                self.nodes[array as usize].element_slots = (first_slot, self.element_slots.len() as u32);
+                let array = &mut self.nodes[array as usize];
+                array.words = if bits == 0 { (0, 0) } else { words };
+                array.element_slots = (first_slot, self.element_slots.len() as u32);
             }
         }
     }
@@ -240,7 +244,8 @@ impl Tree {
     }
 }
 
-/// See [`Format::walk`].
+/// See [`Format::walk`]. Never inlined there: its registers are not for the plain walk to save.
+#[inline(never)]
 pub(super) fn walk(
     format: &Format,
     tree: &Tree,
@@ -254,10 +259,16 @@ pub(super) fn walk(
     }
     let bad = || format.bad_msgpack(bytes, at);
     let (slots, extents, Scratch { missing, stack }) = map.parts(format.slots);
+    // The first word of the missing values is all there is as a rule: it is kept in a register.
+    let mut missing_first = tree.required[0];
     missing.clear();
-    missing.extend_from_slice(&tree.required);
+    if tree.required.len() > 1 {
+        missing.extend_from_slice(&tree.required);
+    }
     stack.clear();
-    let mut here = first;
+    // Places are offsets from the tuple's first byte: what the slots hold.
+    let tuple = &bytes[at..];
+    let mut here = first - at;
     // The element that is being visited of the array under [*], if there is one: paths have one [*] at most.
     let mut element = 0;
     let mut frame = Frame {
@@ -272,23 +283,42 @@ pub(super) fn walk(
         // The next value that the tree knows, or the end of the frame.
         let known = match frame.shape {
             Shape::Array => {
-                let gap = match tree.edges[..frame.edges_end as usize].get(frame.edge as usize) {
-                    Some(edge) => (edge.place - frame.element).min(frame.left),
-                    None => frame.left,
-                };
-                if gap != 0 {
-                    here = skip::skip_many(bytes, here, u64::from(gap)).map_err(|_| bad())?;
-                    frame.element += gap;
-                    frame.left -= gap;
-                }
-                if frame.left == 0 {
-                    None
-                } else {
-                    frame.element += 1;
-                    frame.left -= 1;
+                let mut known = None;
+                for edge in &tree.edges[frame.edge as usize..frame.edges_end as usize] {
+                    let gap = edge.place - frame.element;
+                    if gap >= frame.left {
+                        break;
+                    }
+                    if gap != 0 {
+                        here = skip::skip_many(tuple, here, u64::from(gap)).map_err(|_| bad())?;
+                    }
+                    frame.element = edge.place + 1;
+                    frame.left -= gap + 1;
                     frame.edge += 1;
-                    Some(tree.edges[frame.edge as usize - 1].node)
+                    // The usual value is settled on the spot, as in plain; the rest goes the general way below.
+                    let node = &tree.nodes[edge.node as usize];
+                    let Some(&byte) = tuple.get(here) else { return Err(bad()) };
+                    let step = STEPS[usize::from(byte)];
+                    let length = if step.class & node.settled != 0 {
+                        usize::from(step.bytes)
+                    } else if byte == STR_8 && node.settled & class::STR != 0 {
+                        let Some(&length) = tuple.get(here + 1) else { return Err(bad()) };
+                        2 + usize::from(length)
+                    } else {
+                        known = Some(edge.node);
+                        break;
+                    };
+                    slots[usize::from(node.rule.slot)] = here as u32;
+                    match node.word {
+                        0 => missing_first &= !node.mask,
+                        word => missing[word as usize] &= !node.mask,
+                    }
+                    here += length;
                 }
+                if known.is_none() && frame.left != 0 {
+                    here = skip::skip_many(tuple, here, u64::from(frame.left)).map_err(|_| bad())?;
+                }
+                known
             }
             Shape::Map => {
                 if frame.left == 0 {
@@ -296,13 +326,13 @@ pub(super) fn walk(
                 } else {
                     frame.left -= 1;
                     let key = here;
-                    here = skip::skip(bytes, here).map_err(|_| bad())?;
-                    let child = match read::str(bytes, key) {
+                    here = skip::skip(tuple, here).map_err(|_| bad())?;
+                    let child = match read::str(tuple, key) {
                         Ok((key, _)) => tree.child(&frame, key),
                         Err(_) => None,
                     };
                     if child.is_none() {
-                        here = skip::skip(bytes, here).map_err(|_| bad())?;
+                        here = skip::skip(tuple, here).map_err(|_| bad())?;
                         continue;
                     }
                     child
@@ -337,32 +367,35 @@ pub(super) fn walk(
         };
 
         let node = &tree.nodes[number as usize];
-        let Some(&byte) = bytes.get(here) else { return Err(bad()) };
+        let Some(&byte) = tuple.get(here) else { return Err(bad()) };
         let head = HEADS[usize::from(byte)];
-        let offset = (here - at) as u32;
+        let offset = here as u32;
         if !node.in_elements {
             slots[usize::from(node.rule.slot)] = offset;
         } else if node.rule.slot != format.slots {
             // The slot is the place of the extent's count, plus 1.
             extents[slots[usize::from(node.rule.slot)] as usize + element] = offset;
         }
-        missing[node.word as usize] &= !node.mask;
+        match node.word {
+            0 => missing_first &= !node.mask,
+            word => missing[word as usize] &= !node.mask,
+        }
         if head.class & node.rule.outright == 0 {
-            here = format.look(number, bytes, here)?;
+            here = format.look(number, bytes, at + here)? - at;
         } else if head.bytes != 0 && head.children == 0 && node.shape == Shape::Leaf {
             here += usize::from(head.bytes);
         } else if node.shape == Shape::Leaf || head.class == class::NIL {
-            here = skip::skip(bytes, here).map_err(|_| bad())?;
+            here = skip::skip(tuple, here).map_err(|_| bad())?;
         } else {
             let opened = match node.shape {
-                Shape::Map => read::map(bytes, here),
-                _ => read::array(bytes, here),
+                Shape::Map => read::map(tuple, here),
+                _ => read::array(tuple, here),
             };
             let (left, inside) = opened.map_err(|_| bad())?;
             here = inside;
             if node.shape == Shape::Every {
                 // Each element has a byte at least: doubt the count before it costs memory.
-                if left as usize > bytes.len().saturating_sub(here) {
+                if left as usize > tuple.len().saturating_sub(here) {
                     return Err(bad());
                 }
                 let (first, end) = node.element_slots;
@@ -380,13 +413,16 @@ pub(super) fn walk(
             frame = Frame { shape: node.shape, node: number, edge, edges_end, element: 0, left };
         }
     }
-    if here > bytes.len() {
+    if here > tuple.len() {
         return Err(bad());
     }
-    if missing[..tree.tuple_words as usize].iter().any(|&word| word != 0) {
+    let more = missing.iter().take(tree.tuple_words as usize).skip(1).any(|&word| word != 0);
+    if missing_first != 0 || more {
+        missing.resize(tree.required.len(), 0);
+        missing[0] = missing_first;
         return Err(format.missing(tree.first_missing(missing, (0, tree.tuple_words))));
     }
-    Ok(here)
+    Ok(at + here)
 }
 
 #[cold]
@@ -766,6 +802,12 @@ mod tests {
                 let mut tuple = vec![0x93];
                 (0..3).for_each(|_| random_value(&mut rng, 4, &mut tuple));
                 let mut map = FieldMapBuf::new();
+                let mut damaged = tuple.clone();
+                damaged[rng.usize(..tuple.len())] ^= 1 << rng.u8(0..8);
+                damaged.truncate(rng.usize(tuple.len() / 2..=tuple.len()));
+                if let Ok(end) = format.walk(&damaged, 0, &mut map) {
+                    assert_eq!(skip::skip(&damaged, 0), Ok(end), "seed {seed}, {damaged:x?}");
+                }
                 let Ok(end) = format.walk(&tuple, 0, &mut map) else { continue };
                 assert_eq!(end, tuple.len(), "seed {seed}");
                 accepted += 1;

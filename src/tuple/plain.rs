@@ -3,9 +3,10 @@
 //! ```text
 //! count = the array's head; is it the number that the space demands, are the required fields inside?
 //! for each field that is both there and known:
-//!     head = HEADS[first byte]                     class and size at once
+//!     step = STEPS[first byte]                     class and size at once
 //!     slots[rule.slot] = offset                    fields without a slot share a spare cell
-//!     the class is accepted outright, the size fixed? next field
+//!     the class is accepted outright? next field   what has no fixed size has no class here
+//!     a string with one byte of length? next field
 //!     else: read a length, look into the value, skip what a container holds, or refuse
 //! fields that are known, but not there: their slots become 0
 //! fields that are there, but not known: skipped
@@ -19,7 +20,32 @@
 use super::fault::TupleFault;
 use super::field_map::FieldMapBuf;
 use super::format::{Format, Rule};
-use crate::msgpack::{HEADS, read, skip};
+use crate::msgpack::{HEADS, class, read, skip};
+
+/// What the first byte of a value tells, as far as it settles the field.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    /// The class, if the value has a fixed size and nothing inside; no class otherwise, so that one test asks for all.
+    pub(super) class: u16,
+    /// Bytes of the value.
+    pub(super) bytes: u16,
+}
+
+pub(super) static STEPS: [Step; 256] = {
+    let mut steps = [Step { class: 0, bytes: 0 }; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let head = HEADS[byte];
+        if head.bytes != 0 && head.children == 0 {
+            steps[byte] = Step { class: head.class, bytes: head.bytes as u16 };
+        }
+        byte += 1;
+    }
+    steps
+};
+
+/// The first byte of a string of 32 to 255 bytes, as a rule.
+pub(super) const STR_8: u8 = 0xd9;
 
 /// See [`Format::walk`].
 #[inline]
@@ -36,20 +62,26 @@ pub(super) fn walk(
     let slots = map.prepare(format.slots);
     let known = (count as usize).min(format.rules.len());
     let (present, absent) = format.rules.split_at(known);
-    let mut here = first;
-    for (field, rule) in present.iter().enumerate() {
-        let Some(&byte) = bytes.get(here) else { return Err(format.bad_msgpack(bytes, at)) };
-        slots[usize::from(rule.slot)] = (here - at) as u32;
-        let head = HEADS[usize::from(byte)];
-        if head.class & rule.outright != 0 && head.bytes != 0 && head.children == 0 {
-            here += usize::from(head.bytes);
+    // From here on places are offsets from the tuple's first byte: what the slots hold.
+    let tuple = &bytes[at..];
+    let mut here = first - at;
+    for rule in present {
+        let Some(&byte) = tuple.get(here) else { return Err(format.bad_msgpack(bytes, at)) };
+        slots[usize::from(rule.slot)] = here as u32;
+        let step = STEPS[usize::from(byte)];
+        here = if step.class & rule.outright != 0 {
+            here + usize::from(step.bytes)
+        } else if byte == STR_8 && rule.outright & class::STR != 0 {
+            let Some(&length) = tuple.get(here + 1) else { return Err(format.bad_msgpack(bytes, at)) };
+            here + 2 + usize::from(length)
         } else {
-            here = longer(format, field as u32, rule, bytes, here)?;
-        }
+            longer(format, rule, bytes, at + here)? - at
+        };
     }
     for rule in absent {
         slots[usize::from(rule.slot)] = 0;
     }
+    here += at;
     if count as usize != known {
         here = skip::skip_many(bytes, here, u64::from(count) - known as u64)
             .map_err(|_| format.bad_msgpack(bytes, at))?;
@@ -62,10 +94,10 @@ pub(super) fn walk(
 
 /// The end of a value that is longer than its first byte tells, or not accepted outright.
 #[inline(never)]
-fn longer(format: &Format, field: u32, rule: &Rule, bytes: &[u8], at: usize) -> Result<usize, TupleFault> {
+fn longer(format: &Format, rule: &Rule, bytes: &[u8], at: usize) -> Result<usize, TupleFault> {
     let head = HEADS[usize::from(bytes[at])];
     if head.class & rule.outright == 0 {
-        return format.look(field, bytes, at);
+        return format.look(rule.node, bytes, at);
     }
     skip::skip(bytes, at).map_err(|fault| TupleFault::msgpack(fault, bytes))
 }

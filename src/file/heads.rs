@@ -1,0 +1,294 @@
+//! Finding blocks: from head to head through a file, to its end marker or to what stands in its place.
+//!
+//! A snapshot, a run or an index ends with its marker or is not whole. A log that is in use, or whose writer
+//! was killed, has none, and its last block may be torn: that is [`End::Open`]. A torn block is the *last*
+//! thing in a file, though: where a length field was damaged so that it points past the end, whole blocks
+//! follow, and to call that a torn tail would drop them silently. So before a block that runs past the end is
+//! called torn, the rest of the file is searched for a whole block: magic, head and checksum.
+
+use super::block::{self, BlockHead, Mark};
+use super::header::FileType;
+use super::source::ContainerFile;
+use crate::error::{Error, ErrorKind};
+use crate::limits::BLOCK_HEAD_BYTES;
+use std::ops::Range;
+
+/// Where blocks are large, one small read finds the next head.
+const HOP_BYTES_MIN: usize = 64;
+
+/// Where blocks are small (files of 0.12 have a block a row), one read finds many heads.
+const HOP_BYTES_MAX: usize = 64 << 10;
+
+/// Heads between two calls of `progress`.
+const PROGRESS_HEADS: u64 = 256;
+
+/// Bytes that the search behind a torn block reads at once.
+const SEARCH_BYTES: usize = 256 << 10;
+
+/// Bytes that the search may check sums of, over twice the file's size: a hostile file could be full of
+/// heads.
+const SEARCH_SUM_BYTES_MIN: u64 = 64 << 20;
+
+/// How a file ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With the end marker, and nothing behind it.
+    Marker,
+    /// Of a log alone: without one. Whole blocks go up to `byte`; `torn_bytes` of a block cut short follow.
+    Open { byte: u64, torn_bytes: u64 },
+}
+
+/// All blocks of a file.
+#[derive(Debug)]
+pub(crate) struct BlockIndex {
+    pub(crate) heads: Vec<BlockHead>,
+    /// Bytes of all payloads as stored.
+    pub(crate) stored_bytes: u64,
+    /// Always [`End::Marker`] unless the file is a log.
+    pub(crate) end: End,
+}
+
+/// What comes next in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Block(BlockHead),
+    End(End),
+}
+
+/// Reads block heads of a file one after another, through a window that grows where blocks are small.
+pub(crate) struct HeadReader<'a> {
+    file: &'a ContainerFile,
+    window: Vec<u8>,
+    /// The part of the file that the window holds.
+    held: Range<u64>,
+    hop_bytes: usize,
+    /// Where the next head is, and its number.
+    byte: u64,
+    index: u64,
+    before: Option<BlockHead>,
+}
+
+impl<'a> HeadReader<'a> {
+    pub(crate) fn new(file: &'a ContainerFile) -> Self {
+        let byte = file.blocks_at();
+        Self {
+            file,
+            window: vec![0; HOP_BYTES_MAX],
+            held: 0..0,
+            hop_bytes: HOP_BYTES_MIN,
+            byte,
+            index: 0,
+            before: None,
+        }
+    }
+
+    /// The next block, or the end; after an error or the end, the same again.
+    pub(crate) fn next(&mut self) -> Result<Next, Error> {
+        let file = self.file;
+        let byte = self.byte;
+        self.hold(byte)?;
+        let from = (byte - self.held.start) as usize;
+        let until = (self.held.end - self.held.start) as usize;
+        match block::mark(&self.window[from..until], byte, self.index, file.bytes()) {
+            Ok(Mark::End) => Ok(Next::End(End::Marker)),
+            Ok(Mark::Block(head)) => {
+                let small = (head.stored_bytes as usize) < HOP_BYTES_MAX / 4;
+                self.hop_bytes = if small { HOP_BYTES_MAX } else { HOP_BYTES_MIN };
+                self.byte = head.end();
+                self.index += 1;
+                self.before = Some(head);
+                Ok(Next::Block(head))
+            }
+            Err(error) if error.kind() == ErrorKind::Truncated && may_be_open(file.header.filetype) => {
+                match whole_block_after(file, byte)? {
+                    None => Ok(Next::End(End::Open { byte, torn_bytes: file.bytes() - byte })),
+                    Some(other) => Err(file.place(
+                        Error::new(ErrorKind::Container, "block past the end of the file")
+                            .expected("nothing behind it, as behind a torn block")
+                            .found(format_args!("a whole block at byte {other}"))
+                            .block(self.index, byte),
+                    )),
+                }
+            }
+            Err(error) => {
+                // What is found here may be no head at all, but the middle of a block before whose length is
+                // damaged.
+                if let Some(before) = &self.before {
+                    check(file, before)?;
+                }
+                Err(file.place(error))
+            }
+        }
+    }
+
+    /// Makes the window hold a head's bytes at `byte`, as far as the file has them.
+    fn hold(&mut self, byte: u64) -> Result<(), Error> {
+        let file_bytes = self.file.bytes();
+        let needed = file_bytes.saturating_sub(byte).min(BLOCK_HEAD_BYTES as u64);
+        if byte < self.held.start || byte + needed > self.held.end {
+            let count = file_bytes.saturating_sub(byte).min(self.hop_bytes as u64);
+            self.file.read_exact_at(&mut self.window[..count as usize], byte)?;
+            self.held = byte..byte + count;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file of this type may lack its end marker.
+fn may_be_open(filetype: FileType) -> bool {
+    matches!(filetype, FileType::Xlog | FileType::Vylog)
+}
+
+/// The first whole block that begins after `byte`.
+fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Error> {
+    let file_bytes = file.bytes();
+    let mut sum_bytes_left = SEARCH_SUM_BYTES_MIN + 2 * file_bytes;
+    let mut buffer = vec![0; SEARCH_BYTES];
+    let mut from = byte + 1;
+    // A head and one byte of payload: what is shorter is no block.
+    while from + (BLOCK_HEAD_BYTES as u64) < file_bytes {
+        let count = (file_bytes - from).min(SEARCH_BYTES as u64) as usize;
+        let bytes = &mut buffer[..count];
+        file.read_exact_at(bytes, from)?;
+        for at in 0..=count - BLOCK_HEAD_BYTES {
+            if bytes[at] != block::MAGIC_PLAIN[0] {
+                continue;
+            }
+            let candidate = from + at as u64;
+            let Ok(Mark::Block(head)) = block::mark(&bytes[at..], candidate, 0, file_bytes) else { continue };
+            sum_bytes_left = sum_bytes_left.checked_sub(head.stored_bytes.into()).ok_or_else(|| {
+                file.place(
+                    Error::new(ErrorKind::Container, "search for whole blocks behind a torn one")
+                        .expected("few places that look like one")
+                        .found(format_args!("too many of them up to byte {candidate}"))
+                        .byte(byte),
+                )
+            })?;
+            match check(file, &head) {
+                Ok(()) => return Ok(Some(candidate)),
+                Err(error) if error.kind() == ErrorKind::Checksum => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // The next part begins where no head had room in this one.
+        from += (count - BLOCK_HEAD_BYTES + 1) as u64;
+    }
+    Ok(None)
+}
+
+/// Compares the payload of a block with its head, read in parts, for the length is doubtful.
+fn check(file: &ContainerFile, head: &BlockHead) -> Result<(), Error> {
+    let mut buffer = vec![0; SEARCH_BYTES.min(head.stored_bytes as usize)];
+    let mut sum = block::Checksum::new();
+    let mut at = head.payload_at();
+    while at < head.end() {
+        let part = &mut buffer[..(head.end() - at).min(SEARCH_BYTES as u64) as usize];
+        file.read_exact_at(part, at)?;
+        sum.add(part);
+        at += part.len() as u64;
+    }
+    sum.check(head).map_err(|error| file.place(error))
+}
+
+/// Finds all blocks of a file, strictly: whatever is neither a block nor an end that its type may have is an
+/// error. `progress` hears from time to time how many bytes of the file lie behind.
+pub(crate) fn scan_heads(file: &ContainerFile, mut progress: impl FnMut(u64)) -> Result<BlockIndex, Error> {
+    let mut reader = HeadReader::new(file);
+    let mut heads = Vec::new();
+    let mut stored_bytes = 0;
+    loop {
+        match reader.next()? {
+            Next::Block(head) => {
+                if head.index % PROGRESS_HEADS == 0 {
+                    progress(head.byte);
+                }
+                stored_bytes += u64::from(head.stored_bytes);
+                heads.push(head);
+            }
+            Next::End(end) => {
+                progress(file.bytes());
+                return Ok(BlockIndex { heads, stored_bytes, end });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::build;
+    use super::super::disk::simulated::SimulatedDisk;
+    use super::*;
+    use std::path::Path;
+
+    fn scan(filetype: &str, blocks: &[u8]) -> Result<BlockIndex, Error> {
+        let bytes = [format!("{filetype}\n0.13\nVClock: {{}}\n\n").as_bytes(), blocks].concat();
+        let disk = SimulatedDisk::with("f", bytes);
+        let file = ContainerFile::open(&disk, Path::new("f"))?;
+        scan_heads(&file, |_| {})
+    }
+
+    #[test]
+    fn a_log_may_end_anywhere_but_a_snapshot_may_not() {
+        let first = build::plain(b"some rows");
+        let both = [&first[..], &build::zstd(b"other rows"), &block::MAGIC_END].concat();
+        for end in 0..both.len() {
+            let index = scan("XLOG", &both[..end]).unwrap();
+            let End::Open { byte, torn_bytes } = index.end else { panic!("cut at {end}") };
+            assert_eq!(byte + torn_bytes, 22 + end as u64);
+            assert_eq!(index.heads.last().map_or(22, BlockHead::end), byte);
+            assert_eq!(index.heads.is_empty(), end < first.len());
+            assert_eq!(scan("SNAP", &both[..end]).unwrap_err().kind(), ErrorKind::Truncated);
+            assert_eq!(scan("RUN", &both[..end]).err().map(|error| error.kind()), Some(ErrorKind::Truncated));
+        }
+        assert_eq!(scan("XLOG", &both).unwrap().end, End::Marker);
+    }
+
+    #[test]
+    fn a_length_that_points_past_the_end_hides_no_block() {
+        let damaged = |length| {
+            let mut bytes = build::head(block::MAGIC_PLAIN, length, block::checksum(b"rows"));
+            bytes.extend_from_slice(b"rows");
+            bytes
+        };
+        for length in [1000, 1 << 20, 1 << 31] {
+            for gap in [0, 1, SEARCH_BYTES - 30, SEARCH_BYTES + 3] {
+                let blocks =
+                    [damaged(length + (1 << 19)), vec![0xd5; gap], build::plain(b"more"), vec![]].concat();
+                let error = scan("XLOG", &blocks);
+                if length + (1 << 19) > 1 << 31 {
+                    assert_eq!(error.unwrap_err().kind(), ErrorKind::Limit);
+                    continue;
+                }
+                let error = error.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Container, "{error}");
+                let text = error.to_string();
+                assert!(text.ends_with(&format!("found a whole block at byte {}", 22 + 23 + gap)), "{text}");
+            }
+        }
+        let index = scan("XLOG", &[build::plain(b"more"), damaged(1000)].concat()).unwrap();
+        assert_eq!(index.end, End::Open { byte: 22 + 23, torn_bytes: 23 });
+    }
+
+    #[test]
+    fn a_length_that_points_into_the_next_block_is_told_of_the_block_that_has_it() {
+        let mut blocks = [build::plain(b"rows"), build::plain(b"more"), block::MAGIC_END.to_vec()].concat();
+        blocks[4] += 3;
+        for filetype in ["SNAP", "XLOG"] {
+            let error = scan(filetype, &blocks).unwrap_err();
+            assert_eq!((error.kind(), error.place().block), (ErrorKind::Checksum, Some(0)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_full_of_heads_does_not_take_for_ever() {
+        // Each head claims nearly all that follows; none has the right checksum.
+        let mut blocks = Vec::new();
+        for number in 0..20_000u64 {
+            blocks.extend(build::head(block::MAGIC_PLAIN, (19_999 - number) * 19 + 1, 1));
+        }
+        blocks.extend_from_slice(b"d");
+        blocks.splice(0..0, build::head(block::MAGIC_PLAIN, 1 << 30, 1));
+        let error = scan("XLOG", &blocks).unwrap_err();
+        assert!(error.what().starts_with("search"), "{error}");
+    }
+}

@@ -1,0 +1,88 @@
+//! An opened file: its path, its text header, and a way to its bytes.
+
+use super::disk::{Disk, Source, read_full};
+use super::header::{FileType, TextHeader};
+use crate::error::{Error, ErrorKind};
+use crate::limits::TEXT_HEADER_BYTES_MAX;
+use std::path::{Path, PathBuf};
+
+/// A file whose text header has been read and found good.
+pub(crate) struct ContainerFile {
+    pub(crate) path: PathBuf,
+    pub(crate) header: TextHeader,
+    source: Box<dyn Source>,
+}
+
+impl ContainerFile {
+    /// Opens a file of any type of the container.
+    pub(crate) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, Error> {
+        let source = disk.open(path).map_err(|error| Error::io(path, "cannot open", &error))?;
+        // The file is at hand as a whole unless it is longer than any header: `parse` tells a cut from a
+        // fault by it.
+        let mut bytes = vec![0; source.len().min(TEXT_HEADER_BYTES_MAX as u64) as usize];
+        let read =
+            read_full(&*source, &mut bytes, 0).map_err(|error| Error::io(path, "cannot read", &error))?;
+        let header = TextHeader::parse(&bytes[..read]).map_err(|error| error.file(path))?;
+        Ok(Self { path: path.to_path_buf(), header, source })
+    }
+
+    /// Opens a file that must be of one type.
+    pub(crate) fn open_as(disk: &dyn Disk, path: &Path, filetype: FileType) -> Result<Self, Error> {
+        let file = Self::open(disk, path)?;
+        if file.header.filetype != filetype {
+            return Err(Error::new(ErrorKind::NotSuchFile, "file type")
+                .expected(filetype)
+                .found(file.header.filetype)
+                .file(path));
+        }
+        Ok(file)
+    }
+
+    /// Bytes of the file when it was opened.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.source.len()
+    }
+
+    /// Where the first block begins.
+    pub(crate) fn blocks_at(&self) -> u64 {
+        self.header.bytes as u64
+    }
+
+    /// Fills `buffer`; that the file has so many bytes was known when it was opened.
+    pub(crate) fn read_exact_at(&self, buffer: &mut [u8], at: u64) -> Result<(), Error> {
+        let read = read_full(&*self.source, buffer, at)
+            .map_err(|error| Error::io(&self.path, "cannot read", &error).byte(at))?;
+        if read < buffer.len() {
+            return Err(Error::new(ErrorKind::Truncated, "the file became shorter while it was read")
+                .expected(format_args!("{} bytes", self.bytes()))
+                .found(at + read as u64)
+                .file(&self.path)
+                .byte(at));
+        }
+        Ok(())
+    }
+
+    /// An error of this file: `map_err(|error| file.place(error))`.
+    pub(crate) fn place(&self, error: Error) -> Error {
+        error.file(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disk::simulated::SimulatedDisk;
+    use super::*;
+
+    #[test]
+    fn a_file_of_another_type_is_refused_with_its_name() {
+        let disk = SimulatedDisk::with("d/1.snap", *b"XLOG\n0.13\nVClock: {}\n\n");
+        let path = Path::new("d/1.snap");
+        assert_eq!(ContainerFile::open(&disk, path).unwrap().blocks_at(), 22);
+        let error = ContainerFile::open_as(&disk, path, FileType::Snap).err().unwrap();
+        assert_eq!(error.to_string(), "d/1.snap: file type: expected SNAP, found XLOG");
+        assert_eq!(
+            ContainerFile::open(&disk, Path::new("d/2.snap")).err().unwrap().kind(),
+            ErrorKind::Missing
+        );
+    }
+}

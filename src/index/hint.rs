@@ -1,0 +1,436 @@
+//! Hints: 64 bits that order entries like their keys, as far as they go.
+//!
+//! A hint never lies: if `hint(a) < hint(b)` then a is before b. It may tie. It holds the whole key, not its first
+//! part, because a sample of the data tells how many bits each part needs:
+//!
+//! ```text
+//! value  -- image -->  u64, monotone; "exact" if only equal values share it
+//! image  -- code  -->  width bits:  nil | 0 below the sampled range | 1.. inside | top above
+//! codes  -- hint  -->  | part 0 | part 1 | ... | first bits of the part that no longer fits |
+//! ```
+//!
+//! After a code that is not exact (a long string, a value outside the range, a part cut short) the rest of the hint is
+//! zero: later parts must not speak where an earlier one may still differ. So a hint stays right for any key that comes
+//! later, however far from the sample; it only ties more often. Descending parts are coded in complement. In a
+//! non-unique index the primary key's parts follow, or an index of few values would be all ties; in a unique one they
+//! follow only where an own part is nil, because only there do they decide.
+//!
+//! Strings are coded by the bytes after the longest common prefix of the sample: 8 bytes, or, where all are short, 7
+//! bytes and the length, which is exact.
+
+use super::key_def::{Fields, KeyDef, KeyPart};
+use crate::msgpack::compare::{Number, number};
+use crate::msgpack::parse::KeyKind as Kind;
+use crate::msgpack::{class, ext, read};
+
+/// How hints of one index are made. See the head of this file.
+#[derive(Debug, Clone)]
+pub(crate) struct Hints {
+    own: Box<[Coder]>,
+    tail: Box<[Coder]>,
+    /// The tail follows only where an own part is nil.
+    tail_if_nil: bool,
+}
+
+/// How one part is coded.
+#[derive(Debug, Clone)]
+struct Coder {
+    image: ImageKind,
+    /// Sampled range of images, with some room on both sides.
+    least: u64,
+    greatest: u64,
+    /// The code of "below the range": 1 where nil has code 0.
+    below: u64,
+    /// Bits of a code.
+    width: u32,
+    is_nullable: bool,
+    descending: bool,
+    /// What all sampled strings begin with.
+    prefix: Box<[u8]>,
+}
+
+/// From a value to its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ImageKind {
+    Unsigned,
+    Integer,
+    Double,
+    Number,
+    /// Strings or binaries of at most 7 bytes after the prefix: 7 bytes and the length.
+    Short,
+    /// Strings or binaries: 8 bytes.
+    Long,
+    Boolean,
+    Uuid,
+    Datetime,
+    Scalar,
+}
+
+/// An image, and whether only equal values have it.
+type Image = (u64, bool);
+
+/// The code of a part, and whether later parts may follow it.
+type Code = (u64, bool);
+
+impl Hints {
+    /// Hints that always tie: every comparison is a full one.
+    pub(crate) fn none() -> Self {
+        Self { own: Box::new([]), tail: Box::new([]), tail_if_nil: false }
+    }
+
+    /// Learns the ranges from a sample of tuples. An empty sample gives ranges that everything is outside of.
+    pub(crate) fn sample<T: Fields>(key_def: &KeyDef, sample: &[T]) -> Self {
+        let coders = |parts: &[KeyPart]| -> Box<[Coder]> {
+            parts.iter().map(|part| Coder::sample(part, key_def.elements, sample)).collect()
+        };
+        Self { own: coders(key_def.own()), tail: coders(key_def.tail()), tail_if_nil: key_def.unique }
+    }
+
+    /// The hint of a tuple, in a multikey index of one of its elements.
+    #[inline]
+    pub(crate) fn of<T: Fields>(&self, key_def: &KeyDef, tuple: &T, element: u32) -> u64 {
+        let mut packer = Packer::new();
+        let mut any_nil = false;
+        for (coder, part) in self.own.iter().zip(key_def.own()) {
+            let at = part.find(tuple, element);
+            any_nil |= at.is_none();
+            if !packer.push(coder, coder.code(tuple.data(), at)) {
+                return packer.hint;
+            }
+        }
+        if any_nil || !self.tail_if_nil {
+            for (coder, part) in self.tail.iter().zip(key_def.tail()) {
+                let at = part.find(tuple, element);
+                if !packer.push(coder, coder.code(tuple.data(), at)) {
+                    return packer.hint;
+                }
+            }
+        }
+        packer.low()
+    }
+
+    /// The least and the greatest hint that an entry beginning with the values of a search key can have. `values` are
+    /// offsets in `key`; `None` is nil.
+    pub(crate) fn range(&self, key: &[u8], values: &[Option<usize>]) -> (u64, u64) {
+        let mut packer = Packer::new();
+        for (coder, &at) in self.own.iter().zip(values) {
+            if !packer.push(coder, coder.code(key, at)) {
+                return (packer.hint, packer.hint);
+            }
+        }
+        (packer.low(), packer.high())
+    }
+}
+
+/// Puts codes side by side, most significant first.
+struct Packer {
+    hint: u64,
+    left: u32,
+}
+
+impl Packer {
+    fn new() -> Self {
+        Self { hint: 0, left: u64::BITS }
+    }
+
+    /// Adds a code; `false`: the hint is complete, its other bits are zero.
+    #[inline(always)]
+    fn push(&mut self, coder: &Coder, (code, exact): Code) -> bool {
+        if coder.width <= self.left {
+            self.left -= coder.width;
+            // A width of 64 comes only first, with `left` 0 after it.
+            self.hint |= code << self.left;
+            exact && self.left != 0
+        } else {
+            self.hint |= code >> (coder.width - self.left);
+            self.left = 0;
+            false
+        }
+    }
+
+    fn low(&self) -> u64 {
+        self.hint
+    }
+
+    fn high(&self) -> u64 {
+        self.hint | low_bits(self.left)
+    }
+}
+
+#[inline]
+fn low_bits(count: u32) -> u64 {
+    if count == u64::BITS { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// What an image cannot be made of: the value is before or after all that have one.
+enum Outside {
+    Below,
+    Above,
+}
+
+impl Coder {
+    fn sample<T: Fields>(part: &KeyPart, elements: Option<u16>, sample: &[T]) -> Self {
+        let values = || {
+            sample.iter().flat_map(move |tuple| {
+                let count = elements.map_or(1, |slot| tuple.elements(slot));
+                (0..count).filter_map(move |element| Some((tuple.data(), part.find(tuple, element)?)))
+            })
+        };
+        let mut coder = Self {
+            image: ImageKind::of(part.kind),
+            least: u64::MAX,
+            greatest: 0,
+            below: u64::from(part.is_nullable),
+            width: 0,
+            is_nullable: part.is_nullable,
+            descending: part.descending,
+            prefix: Box::new([]),
+        };
+        if coder.image == ImageKind::Long {
+            let mut strings = values().map(|(data, at)| text(data, at));
+            if let Some(first) = strings.next() {
+                let common = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+                let (mut shared, mut longest) = (first.len(), first.len());
+                for string in strings {
+                    shared = shared.min(common(first, string));
+                    longest = longest.max(string.len());
+                }
+                coder.prefix = first[..shared].into();
+                if longest - shared <= 7 {
+                    coder.image = ImageKind::Short;
+                }
+            }
+        }
+        for (data, at) in values() {
+            if let Ok((image, _)) = coder.image_of(data, at) {
+                coder.least = coder.least.min(image);
+                coder.greatest = coder.greatest.max(image);
+            }
+        }
+        coder.fix_width();
+        coder
+    }
+
+    /// Gives the sampled range some room and counts the bits of its codes.
+    fn fix_width(&mut self) {
+        if self.least > self.greatest {
+            (self.least, self.greatest) = (0, 0);
+        }
+        let room = (self.greatest - self.least) / 1024;
+        self.least = self.least.saturating_sub(room);
+        self.greatest = self.greatest.saturating_add(room);
+        // Codes run to greatest - least + 2 + below; a range that is too wide for 64 bits gives up its ends.
+        if self.greatest - self.least > u64::MAX - 4 {
+            (self.least, self.greatest) = (self.least.max(2), self.greatest.min(u64::MAX - 2));
+        }
+        self.width = u64::BITS - self.top().leading_zeros();
+    }
+
+    /// The code of "above the range".
+    #[inline]
+    fn top(&self) -> u64 {
+        self.greatest - self.least + 2 + self.below
+    }
+
+    #[inline(always)]
+    fn code(&self, data: &[u8], at: Option<usize>) -> Code {
+        let (code, exact) = match at {
+            None if self.is_nullable => (0, true),
+            // Nothing but a nullable part has no value; below everything, should it happen.
+            None => (self.below, false),
+            Some(at) => match self.image_of(data, at) {
+                Ok((image, exact)) if image >= self.least && image <= self.greatest => {
+                    (image - self.least + 1 + self.below, exact)
+                }
+                Ok((image, _)) if image < self.least => (self.below, false),
+                Err(Outside::Below) => (self.below, false),
+                Ok(_) | Err(Outside::Above) => (self.top(), false),
+            },
+        };
+        if self.descending { (low_bits(self.width) - code, exact) } else { (code, exact) }
+    }
+
+    #[inline(always)]
+    fn image_of(&self, data: &[u8], at: usize) -> Result<Image, Outside> {
+        match self.image {
+            ImageKind::Unsigned => Ok(match read::uint(data, at) {
+                Ok((value, _)) => (value, true),
+                Err(_) => (0, false),
+            }),
+            ImageKind::Long | ImageKind::Short => self.text_image(text(data, at)),
+            _ => Ok(other_image(self.image, data, at)),
+        }
+    }
+
+    #[inline(always)]
+    fn text_image(&self, string: &[u8]) -> Result<Image, Outside> {
+        let prefix = &*self.prefix;
+        let rest = match string.strip_prefix(prefix) {
+            Some(rest) => rest,
+            None if string < prefix => return Err(Outside::Below),
+            None => return Err(Outside::Above),
+        };
+        let bytes = first_bytes(rest);
+        Ok(match self.image {
+            ImageKind::Short => (bytes & !0xff | rest.len().min(8) as u64, rest.len() <= 7),
+            _ => (bytes, false),
+        })
+    }
+}
+
+impl ImageKind {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Unsigned => Self::Unsigned,
+            Kind::Integer => Self::Integer,
+            Kind::Double => Self::Double,
+            Kind::Number | Kind::Decimal => Self::Number,
+            Kind::String | Kind::Varbinary => Self::Long,
+            Kind::Boolean => Self::Boolean,
+            Kind::Uuid => Self::Uuid,
+            Kind::Datetime => Self::Datetime,
+            Kind::Scalar => Self::Scalar,
+        }
+    }
+}
+
+/// The bytes of a string or binary.
+#[inline(always)]
+fn text(data: &[u8], at: usize) -> &[u8] {
+    match read::str(data, at) {
+        Ok((string, _)) => string,
+        Err(_) => binary(data, at),
+    }
+}
+
+#[inline(never)]
+fn binary(data: &[u8], at: usize) -> &[u8] {
+    read::bin(data, at).map_or(&[], |(binary, _)| binary)
+}
+
+/// The first 8 bytes as a big-endian number, zeros where there are fewer.
+#[inline(always)]
+fn first_bytes(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(&eight) => u64::from_be_bytes(eight),
+        None => few_bytes(bytes),
+    }
+}
+
+#[inline(never)]
+fn few_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().enumerate().fold(0, |image, (i, &byte)| image | u64::from(byte) << (56 - 8 * i))
+}
+
+#[inline(never)]
+fn other_image(kind: ImageKind, data: &[u8], at: usize) -> Image {
+    match kind {
+        ImageKind::Integer => integer_image(data, at),
+        ImageKind::Double => double_image(data, at),
+        ImageKind::Number => number_image(data, at),
+        ImageKind::Boolean => (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)), true),
+        ImageKind::Uuid => (uuid_image(data, at), false),
+        ImageKind::Datetime => datetime_image(data, at),
+        ImageKind::Scalar => scalar_image(data, at),
+        ImageKind::Unsigned | ImageKind::Long | ImageKind::Short => {
+            unreachable!("coded by `image_of` itself")
+        }
+    }
+}
+
+/// Integers from -2^63, clamped where they no longer fit.
+fn integer_image(data: &[u8], at: usize) -> Image {
+    let Ok((value, _)) = read::int(data, at) else { return (0, false) };
+    let shifted = value + (1 << 63);
+    if shifted < i128::from(u64::MAX) { (shifted as u64, true) } else { (u64::MAX, false) }
+}
+
+/// The bits of a double in an order that is the numbers' order: NaN 0, then from -inf to +inf.
+fn ordered_bits(value: f64) -> u64 {
+    if value.is_nan() {
+        return 0;
+    }
+    let bits = (value + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Numbers below this one are doubles exactly, and no two of them share a double.
+const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
+
+/// Doubles and integers: the nearest double; exact where no integer rounds to it.
+fn double_image(data: &[u8], at: usize) -> Image {
+    let value = match read::float(data, at) {
+        Ok((value, _)) => value,
+        Err(_) => match read::int(data, at) {
+            Ok((value, _)) => value as f64,
+            Err(_) => return number_image_of(data, at),
+        },
+    };
+    (ordered_bits(value), value.is_nan() || value.abs() < EXACT_INTEGERS)
+}
+
+/// Numbers of every kind: the greatest double that is not above the number, its last bit replaced by "or a little
+/// more". So a decimal between two doubles is after the one and before the other.
+fn number_image(data: &[u8], at: usize) -> Image {
+    number_image_of(data, at)
+}
+
+fn number_image_of(data: &[u8], at: usize) -> Image {
+    let (floor, exact) = match number(data, at) {
+        None => return (0, false),
+        Some(Number::Double(value)) => (value, true),
+        Some(Number::Int(value)) => floor_of_int(value),
+        Some(Number::Decimal(value)) => value.floor_f64(),
+    };
+    let bits = ordered_bits(floor);
+    let whole = exact && bits & 1 == 0;
+    (bits & !1 | u64::from(!whole), whole)
+}
+
+fn floor_of_int(value: i128) -> (f64, bool) {
+    let nearest = value as f64;
+    // Integers are within 65 bits, so the cast back is exact.
+    match (nearest as i128).cmp(&value) {
+        std::cmp::Ordering::Equal => (nearest, true),
+        std::cmp::Ordering::Less => (nearest, false),
+        std::cmp::Ordering::Greater => (nearest.next_down(), false),
+    }
+}
+
+fn uuid_image(data: &[u8], at: usize) -> u64 {
+    read::ext(data, at).map_or(0, |((_, payload), _)| first_bytes(payload))
+}
+
+/// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30.
+fn datetime_image(data: &[u8], at: usize) -> Image {
+    let datetime =
+        read::ext(data, at).ok().and_then(|((_, payload), _)| ext::Datetime::from_payload(payload).ok());
+    let Some(datetime) = datetime else { return (0, false) };
+    let half = 1i64 << 33;
+    if datetime.seconds < -half {
+        (0, false)
+    } else if datetime.seconds >= half {
+        (u64::MAX, false)
+    } else {
+        (((datetime.seconds + half) as u64) << 30 | datetime.nanoseconds as u64, true)
+    }
+}
+
+/// The class in 4 bits, in the order of classes, then the class's own image without its last 4 bits.
+fn scalar_image(data: &[u8], at: usize) -> Image {
+    let (rank, (image, exact)) = match read::class_at(data, at) {
+        class::NIL => (0, (0, true)),
+        class::BOOL => (1, (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)) << 4, true)),
+        class::UINT | class::INT | class::FLOAT32 | class::FLOAT64 => (2, number_image_of(data, at)),
+        class::STR => (3, (first_bytes(text(data, at)), false)),
+        class::BIN => (4, (first_bytes(text(data, at)), false)),
+        class::EXT => match read::ext(data, at).map_or(0, |((kind, _), _)| kind) {
+            ext::EXT_DECIMAL if number(data, at).is_some() => (2, number_image_of(data, at)),
+            ext::EXT_UUID => (5, (uuid_image(data, at), false)),
+            ext::EXT_DATETIME => (6, datetime_image(data, at)),
+            _ => return (15 << 60, false),
+        },
+        _ => return (15 << 60, false),
+    };
+    (rank << 60 | image >> 4, exact && image & 0xf == 0)
+}

@@ -1,0 +1,74 @@
+//! Search keys: a MsgPack array of the values of the first parts, flat, whatever paths the parts have.
+
+use std::cmp::Ordering;
+
+use super::compare::compare_values;
+use super::key_def::{Entry, KeyDef};
+use crate::error::{Error, ErrorKind, Result};
+use crate::msgpack::{self, Fault, FaultKind, read, skip};
+
+/// A checked search key for one index.
+#[derive(Debug, Clone)]
+pub(crate) struct Key {
+    bytes: Box<[u8]>,
+    /// Offset of each value; `None` is nil.
+    pub(crate) values: Box<[Option<usize>]>,
+}
+
+impl Key {
+    /// Checks that `bytes` are an array of at most as many values as the index has parts, each of its part's type.
+    ///
+    /// # Errors
+    /// `Key`, with the part, counted from 1.
+    pub(crate) fn new(key_def: &KeyDef, bytes: &[u8]) -> Result<Self> {
+        let fault = |fault: Fault| {
+            Error::new(ErrorKind::Key, "search key").expected(fault.expected()).found(fault.found(bytes))
+        };
+        let (count, mut at) = read::array(bytes, 0).map_err(fault)?;
+        if count as usize > key_def.own {
+            return Err(Error::new(ErrorKind::Key, "number of key parts")
+                .expected(format!("at most {}", key_def.own))
+                .found(count));
+        }
+        let mut values = Vec::with_capacity(count as usize);
+        for (number, part) in key_def.own()[..count as usize].iter().enumerate() {
+            let end = skip::skip(bytes, at).map_err(fault)?;
+            if read::is_nil(bytes, at) {
+                values.push(None);
+            } else {
+                if !part.kind.fits(&bytes[at..]) {
+                    return Err(Error::new(ErrorKind::Key, format!("key part {}", number + 1))
+                        .expected(part.kind.expected())
+                        .found(msgpack::name(bytes[at])));
+                }
+                values.push(Some(at));
+            }
+            at = end;
+        }
+        if at != bytes.len() {
+            return Err(fault(Fault::new(at, FaultKind::Trailing)));
+        }
+        Ok(Self { bytes: bytes.into(), values: values.into() })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether some value is nil.
+    pub(crate) fn has_nil(&self) -> bool {
+        self.values.iter().any(Option::is_none)
+    }
+
+    /// The order of an entry's first parts against the key.
+    pub(crate) fn compare(&self, key_def: &KeyDef, entry: Entry<'_>) -> Ordering {
+        for (part, &value) in key_def.own().iter().zip(&self.values) {
+            let at = part.find(&entry.tuple, entry.element);
+            let order = compare_values(part.kind, entry.tuple.data(), at, &self.bytes, value);
+            if order != Ordering::Equal {
+                return if part.descending { order.reverse() } else { order };
+            }
+        }
+        Ordering::Equal
+    }
+}

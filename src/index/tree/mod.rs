@@ -1,0 +1,93 @@
+//! A B+ tree of copy-on-write nodes.
+//!
+//! ```text
+//!                      +------------------------------+
+//!        root          | least entry of each child    |   level 2
+//!                      +------------------------------+
+//!                        |            |             |
+//!               +-----------+  +-----------+  +-----------+
+//!               | least ... |  | least ... |  | least ... |   level 1
+//!               +-----------+  +-----------+  +-----------+
+//!                 |   |   |      |   |   |      |   |   |
+//!              leaves: hint, handle (and the element's number in a multikey index), in order
+//! ```
+//!
+//! - `node` is the layout, `bulk` builds whole trees, `search` finds a place, `cursor` walks from there,
+//!   `edit` inserts and removes, `check` looks at every node.
+//! - Nodes have no links to their siblings: a copied node would have to be copied into all of them. A cursor
+//!   keeps the path from the root instead.
+//! - A node's head says in which transaction it was born. A node of the running transaction is edited in
+//!   place; any other is copied, and so is the path above it. Whoever holds the old root sees the old tree,
+//!   whole, for as long as the nodes that were reported as retired are kept.
+//! - The entry that stands for a child is exactly the least entry of that child. So a separator never names a
+//!   tuple that is gone, and comparisons in inner nodes look at the same tuples as those in leaves.
+//! - The tree compares nothing by itself: order is what the caller's [`Probe`](search::Probe) and the order
+//!   of insertion say.
+
+#[expect(unsafe_code, reason = "writes entries to open leaves without a check a store, sixty million times")]
+pub(crate) mod bulk;
+pub(crate) mod check;
+pub(crate) mod cursor;
+pub(crate) mod edit;
+#[expect(unsafe_code, reason = "turns the numbers of nodes into slices")]
+pub(crate) mod node;
+pub(crate) mod search;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use node::{NodeId, NodePool};
+
+/// Levels that a tree can have: nodes have 14 children or more but for a few at the edges, and 14^9 is over
+/// 2^32.
+pub(crate) const LEVELS_MAX: usize = 12;
+
+/// A version of a tree; `clone` is another name for the same version, at no cost.
+///
+/// `MULTI` says whether entries carry the number of a multikey element.
+#[derive(Clone)]
+pub(crate) struct Tree<const MULTI: bool> {
+    pool: Arc<NodePool>,
+    root: Option<NodeId>,
+    /// Levels of nodes: 0 without a root, 1 when the root is a leaf.
+    levels: usize,
+    len: u64,
+}
+
+impl<const MULTI: bool> Tree<MULTI> {
+    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
+        Self { pool, root: None, levels: 0, len: 0 }
+    }
+
+    /// The number of entries.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Levels of nodes, leaves included.
+    pub(crate) fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// Bytes of all nodes.
+    pub(crate) fn bytes(&self) -> u64 {
+        fn nodes<const MULTI: bool>(pool: &NodePool, id: NodeId) -> u64 {
+            let node = pool.node::<MULTI>(id);
+            match node.level() {
+                0 => 1,
+                1 => 1 + node.len() as u64,
+                _ => 1 + node.children().iter().map(|&child| nodes::<MULTI>(pool, child)).sum::<u64>(),
+            }
+        }
+        self.root.map_or(0, |root| nodes::<MULTI>(&self.pool, root) * node::NODE_BYTES as u64)
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<NodePool> {
+        &self.pool
+    }
+}

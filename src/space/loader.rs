@@ -1,0 +1,420 @@
+//! From rows to spaces: one worker's side of a space while a snapshot is replayed, and the putting together.
+//!
+//! A row's tuple is walked over once (its types checked, its field map made), copied into the worker's slab, and fed to
+//! every index. A space of which the sample has too little is only stored at first; it is fed, by one thread and in the
+//! order of the file, when all rows are in and it can be sampled itself.
+
+use std::sync::Arc;
+
+use crc32fast::Hasher as Crc32;
+
+use super::definition::{IndexKind, SpaceDef};
+use super::table::{IndexData, Table};
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::build::{Cost, Duplicate, Failure, Feed, Part, Plan, Scratch, Unfinished};
+use crate::index::hint::Hints;
+use crate::index::key_def::{KeyDef, Walked};
+use crate::index::tree::node::NodePool;
+use crate::msgpack::print;
+use crate::tuple::arena::{Arena, ArenaWriter};
+use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
+use crate::tuple::format::Format;
+use crate::tuple::slab::{Budget, Handle};
+
+/// Tuples of a sample that are enough to know the ranges of keys and to split them into buckets.
+const SAMPLE_TUPLES_MAX: usize = 100_000;
+
+/// A space with fewer sampled tuples than this one is sampled again when all its rows are in.
+pub(crate) const SAMPLE_TUPLES_MIN: usize = 2_000;
+
+/// Characters of a tuple that a message shows.
+const SHORT_CHARS: usize = 200;
+
+/// Bytes of tuples that are gathered before they are summed: the CRC is three times faster over long runs, and these
+/// are still in the first-level cache.
+const SUM_BUFFER_BYTES: usize = 16 << 10;
+
+/// What of loading is the caller's choice.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoadOptions {
+    pub(crate) hints: bool,
+    pub(crate) nested: bool,
+    pub(crate) fingerprint: bool,
+}
+
+/// A space that is being loaded; shared by the workers.
+pub(crate) struct SpaceLoader {
+    def: Arc<SpaceDef>,
+    format: Arc<Format>,
+    arena: Arc<Arena>,
+    pool: Arc<NodePool>,
+    keys: Vec<IndexKey>,
+    options: LoadOptions,
+    /// Present once the space has been sampled.
+    plans: Option<Vec<Plan>>,
+}
+
+/// An index that is built, in the order of ids: the primary first.
+struct IndexKey {
+    /// Position in the definition's list.
+    number: usize,
+    kind: IndexKind,
+    key_def: Arc<KeyDef>,
+}
+
+impl SpaceLoader {
+    /// Compiles the space's format and key definitions.
+    ///
+    /// # Errors
+    /// `Schema` where definitions contradict each other.
+    pub(crate) fn new(def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Result<Self> {
+        let built = || def.indexes.iter().enumerate().filter(|(_, index)| index.absent.is_none());
+        let parts: Vec<&[_]> = built().map(|(_, index)| &index.parts[..]).collect();
+        let format = Format::new(&def.format, def.field_count, &parts, options.nested)
+            .map_err(|error| error.space(&def.name))?;
+        let primary = match built().next() {
+            Some((_, index)) if index.id == 0 => &index.parts[..],
+            _ => &[],
+        };
+        let keys = built()
+            .map(|(number, index)| {
+                let tail = if index.id == 0 { &[] } else { primary };
+                let key_def = Arc::new(KeyDef::new(&format, &index.parts, index.unique, tail));
+                IndexKey { number, kind: index.kind, key_def }
+            })
+            .collect();
+        let format = Arc::new(format);
+        let (arena, pool) = (Arc::new(Arena::new(budget.clone())), NodePool::new(budget.clone()));
+        Ok(Self { def, format, arena, pool, keys, options, plans: None })
+    }
+
+    pub(crate) fn def(&self) -> &SpaceDef {
+        &self.def
+    }
+
+    /// Decides how the indexes are built from tuples of a sample, `entries` of them expected in all.
+    pub(crate) fn plan(&mut self, sample: &Sample, entries: u64) {
+        self.plans = Some(self.plans_from(&sample.tuples(), entries));
+    }
+
+    fn plans_from(&self, sample: &[StoredTuple<'_>], entries: u64) -> Vec<Plan> {
+        let plan = |key: &IndexKey| {
+            let key_def = key.key_def.clone();
+            if key.kind == IndexKind::Hash {
+                return Plan::hashed(key_def, entries);
+            }
+            let hints = if self.options.hints { Hints::sample(&key_def, sample) } else { Hints::none() };
+            if self.is_primary(key) {
+                Plan::ordered(key_def, hints)
+            } else {
+                Plan::buckets(key_def, hints, sample, entries)
+            }
+        };
+        self.keys.iter().map(plan).collect()
+    }
+
+    fn is_primary(&self, key: &IndexKey) -> bool {
+        self.def.indexes[key.number].id == 0
+    }
+
+    /// The primary key is a tree, so that its order can be followed.
+    fn has_order(&self) -> bool {
+        self.keys.first().is_some_and(|key| self.is_primary(key) && key.kind == IndexKind::Tree)
+    }
+
+    fn in_space(&self, error: Error) -> Error {
+        error.space(&self.def.name)
+    }
+
+    fn failed(&self, key: &IndexKey, failure: Failure) -> Error {
+        match failure {
+            Failure::Error(error) => self.in_space(error),
+            Failure::Duplicate(Duplicate { first, second }) => {
+                let show = |handle| short(self.arena.get(handle).data());
+                let index = &self.def.indexes[key.number].name;
+                let error =
+                    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {index}"))
+                        .expected("one tuple")
+                        .found(format!("{} and {}", show(first), show(second)));
+                self.in_space(error)
+            }
+        }
+    }
+}
+
+/// A tuple as JSON, as much of it as fits a message.
+fn short(tuple: &[u8]) -> String {
+    let mut text = String::new();
+    // What was stored has been checked; a fault would only cut the text short.
+    let _ = print::json(&mut text, tuple, 0);
+    match text.char_indices().nth(SHORT_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// Tuples of one space from blocks all over the file.
+pub(crate) struct Sample {
+    arena: Arc<Arena>,
+    writer: ArenaWriter,
+    handles: Vec<Handle>,
+    map: FieldMapBuf,
+    /// Tuples that were seen, also those beyond what is kept.
+    pub(crate) seen: u64,
+}
+
+impl Sample {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        let arena = Arc::new(Arena::new(budget.clone()));
+        let writer = ArenaWriter::new(arena.clone());
+        Self { arena, writer, handles: Vec::new(), map: FieldMapBuf::default(), seen: 0 }
+    }
+
+    /// Takes in the tuple at `at`; gives its end. `None`: it does not fit the format, which the load itself will tell.
+    pub(crate) fn add(&mut self, space: &SpaceLoader, bytes: &[u8], at: usize) -> Option<usize> {
+        let end = space.format.walk(bytes, at, &mut self.map).ok()?;
+        self.seen += 1;
+        if self.handles.len() < SAMPLE_TUPLES_MAX {
+            self.handles.push(self.writer.push(&bytes[at..end], &self.map).ok()?);
+        }
+        Some(end)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    fn tuples(&self) -> Vec<StoredTuple<'_>> {
+        self.handles.iter().map(|&handle| self.arena.get(handle)).collect()
+    }
+}
+
+/// One worker's side of a space.
+pub(crate) struct SpaceWorker {
+    writer: ArenaWriter,
+    map: FieldMapBuf,
+    /// Empty while there are no plans; then `handles` are kept.
+    feeds: Vec<Feed>,
+    handles: Vec<Handle>,
+    sum: Sum,
+    runs: Vec<Run>,
+    tuples: u64,
+    bytes: u64,
+}
+
+/// Tuples that follow each other in the file.
+struct Run {
+    number: usize,
+    handles: Vec<Handle>,
+    crc: Crc32,
+}
+
+impl SpaceWorker {
+    pub(crate) fn new(space: &SpaceLoader) -> Self {
+        Self {
+            writer: ArenaWriter::new(space.arena.clone()),
+            map: FieldMapBuf::default(),
+            feeds: space.plans.iter().flatten().map(|plan| Feed::new(plan, &space.pool)).collect(),
+            handles: Vec::new(),
+            sum: Sum::default(),
+            runs: Vec::new(),
+            tuples: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Takes in the tuple at `at` in `bytes`; gives the offset after it.
+    ///
+    /// # Errors
+    /// `MsgPack` and `TupleFormat` for the tuple, `DuplicateKey`, `Memory`.
+    #[inline]
+    pub(crate) fn add(&mut self, space: &SpaceLoader, bytes: &[u8], at: usize) -> Result<usize> {
+        let end = match space.format.walk(bytes, at, &mut self.map) {
+            Ok(end) => end,
+            Err(fault) => return Err(space.in_space(fault.into_error())),
+        };
+        let data = &bytes[at..end];
+        let handle = self.writer.push(data, &self.map).map_err(|error| space.in_space(error))?;
+        self.tuples += 1;
+        self.bytes += data.len() as u64;
+        if space.options.fingerprint {
+            self.sum.add(data, space.has_order());
+        }
+        match &space.plans {
+            None => self.handles.push(handle),
+            Some(plans) => {
+                let tuple = Walked { data, map: &self.map };
+                for (number, (feed, plan)) in self.feeds.iter_mut().zip(plans).enumerate() {
+                    if let Err(failure) = feed.add(plan, &space.arena, &tuple, handle) {
+                        return Err(space.failed(&space.keys[number], failure));
+                    }
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Ends a run of the file's tuples; `number` is its place in the file.
+    pub(crate) fn end_run(&mut self, number: usize) {
+        for feed in &mut self.feeds {
+            feed.end_run(number);
+        }
+        let handles = std::mem::take(&mut self.handles);
+        self.runs.push(Run { number, handles, crc: self.sum.take() });
+    }
+
+    pub(crate) fn tuples(&self) -> u64 {
+        self.tuples
+    }
+}
+
+/// The sum over tuples: of their bytes one after the other, or, where they have no order, the sum of each one's CRC.
+#[derive(Default)]
+struct Sum {
+    buffer: Vec<u8>,
+    crc: Crc32,
+    unordered: u32,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, tuple: &[u8], ordered: bool) {
+        if !ordered {
+            self.unordered = self.unordered.wrapping_add(crc32fast::hash(tuple));
+        } else if tuple.len() > SUM_BUFFER_BYTES {
+            self.flush();
+            self.crc.update(tuple);
+        } else {
+            if self.buffer.len() + tuple.len() > SUM_BUFFER_BYTES {
+                self.flush();
+            }
+            self.buffer.extend_from_slice(tuple);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.crc.update(&self.buffer);
+        self.buffer.clear();
+    }
+
+    /// The CRC since the last call.
+    fn take(&mut self) -> Crc32 {
+        self.flush();
+        std::mem::take(&mut self.crc)
+    }
+}
+
+/// A space whose rows are all in.
+pub(crate) struct Gathered {
+    space: SpaceLoader,
+    indexes: Vec<Unfinished>,
+    tuples: u64,
+    bytes: u64,
+    fingerprint: Option<u32>,
+    cost: Cost,
+}
+
+impl Gathered {
+    /// Joins what the workers have gathered. A space that was not sampled is sampled and fed now.
+    pub(crate) fn new(mut space: SpaceLoader, mut workers: Vec<SpaceWorker>) -> Result<Self> {
+        let (tuples, bytes) = workers
+            .iter()
+            .fold((0, 0), |(tuples, bytes), worker| (tuples + worker.tuples, bytes + worker.bytes));
+        let mut runs: Vec<Run> =
+            workers.iter_mut().flat_map(|worker| std::mem::take(&mut worker.runs)).collect();
+        runs.sort_unstable_by_key(|run| run.number);
+        let fingerprint = space.options.fingerprint.then(|| {
+            if space.has_order() {
+                let mut crc = Crc32::new();
+                runs.iter().for_each(|run| crc.combine(&run.crc));
+                crc.finalize()
+            } else {
+                workers.iter().fold(0u32, |sum, worker| sum.wrapping_add(worker.sum.unordered))
+            }
+        });
+        if space.plans.is_none() {
+            let handles: Vec<Handle> = runs.into_iter().flat_map(|run| run.handles).collect();
+            workers = vec![feed_later(&mut space, &handles)?];
+        }
+        let mut by_index: Vec<Vec<Feed>> = space.keys.iter().map(|_| Vec::new()).collect();
+        for worker in workers {
+            for (index, feed) in by_index.iter_mut().zip(worker.feeds) {
+                index.push(feed);
+            }
+        }
+        let indexes = by_index.into_iter().map(Unfinished::join).collect();
+        Ok(Self { space, indexes, tuples, bytes, fingerprint, cost: Cost::default() })
+    }
+
+    /// Jobs of each index that are left.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = usize> {
+        self.indexes.iter().map(Unfinished::jobs)
+    }
+
+    /// Does a job of an index.
+    pub(crate) fn job(&self, index: usize, job: usize, scratch: &mut Scratch) -> Result<(Part, Cost)> {
+        let Self { space, indexes, .. } = self;
+        let plans = space.plans.as_ref().expect("planned when the rows were gathered");
+        indexes[index]
+            .job(job, &plans[index], &space.arena, &space.pool, scratch)
+            .map_err(|failure| space.failed(&space.keys[index], failure))
+    }
+
+    /// Puts everything together. `parts` are the results of all jobs, by index and in order.
+    pub(crate) fn finish(self, parts: Vec<Vec<(Part, Cost)>>) -> Result<Table> {
+        let Self { space, tuples, bytes, mut fingerprint, mut cost, .. } = self;
+        let plans = space.plans.expect("planned when the rows were gathered");
+        let mut data: Vec<Option<IndexData>> = space.def.indexes.iter().map(|_| None).collect();
+        let mut sorted = false;
+        for ((key, plan), parts) in space.keys.iter().zip(plans).zip(parts) {
+            let (parts, costs): (Vec<Part>, Vec<Cost>) = parts.into_iter().unzip();
+            costs.into_iter().for_each(|job| cost.add(job));
+            let built =
+                Unfinished::finish(&plan, &space.pool, parts).map_err(|e| e.space(&space.def.name))?;
+            sorted |= cost.sorted > 0;
+            data[key.number] = Some(IndexData {
+                key_def: key.key_def.clone(),
+                hints: plan.hints,
+                built,
+                arena: space.arena.clone(),
+            });
+        }
+        let table = Table {
+            def: space.def,
+            format: space.format,
+            arena: space.arena,
+            pool: space.pool,
+            indexes: data,
+            tuples,
+            bytes,
+            fingerprint: None,
+            sorted,
+            cost,
+        };
+        if sorted && fingerprint.is_some() {
+            fingerprint = Some(table.sum_in_order());
+        }
+        Ok(Table { fingerprint, ..table })
+    }
+}
+
+/// Samples the space's own tuples and feeds them in the order of the file.
+fn feed_later(space: &mut SpaceLoader, handles: &[Handle]) -> Result<SpaceWorker> {
+    let step = handles.len().div_ceil(SAMPLE_TUPLES_MIN).max(1);
+    let sample: Vec<StoredTuple<'_>> =
+        handles.iter().step_by(step).map(|&handle| space.arena.get(handle)).collect();
+    let plans = space.plans_from(&sample, handles.len() as u64);
+    drop(sample);
+    space.plans = Some(plans);
+    let mut worker = SpaceWorker::new(space);
+    let plans = space.plans.as_ref().expect("just made");
+    for &handle in handles {
+        let tuple = space.arena.get(handle);
+        for (number, (feed, plan)) in worker.feeds.iter_mut().zip(plans).enumerate() {
+            feed.add(plan, &space.arena, &tuple, handle)
+                .map_err(|failure| space.failed(&space.keys[number], failure))?;
+        }
+    }
+    worker.end_run(0);
+    Ok(worker)
+}

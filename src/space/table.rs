@@ -1,0 +1,257 @@
+//! A space in memory: its tuples and its indexes, ready for look-ups by any number of threads.
+
+use std::sync::Arc;
+
+use super::definition::SpaceDef;
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::build::{Built, Cost};
+use crate::index::hash::HashIndex;
+use crate::index::hash_key::Hasher;
+use crate::index::hint::Hints;
+use crate::index::iterator::IteratorType;
+use crate::index::key::Key;
+use crate::index::key_def::{Entry as Position, KeyDef};
+use crate::index::tree::Tree;
+use crate::index::tree::cursor::Cursor;
+use crate::index::tree::node::{Entry, NodePool};
+use crate::index::tree::search::Probe;
+use crate::tuple::arena::Arena;
+use crate::tuple::field_map::StoredTuple;
+use crate::tuple::format::Format;
+use crate::tuple::slab::Handle;
+
+/// A space in memory.
+pub(crate) struct Table {
+    pub(crate) def: Arc<SpaceDef>,
+    pub(crate) format: Arc<Format>,
+    pub(crate) arena: Arc<Arena>,
+    pub(crate) pool: Arc<NodePool>,
+    /// By position in the definition's list; `None` where the index is absent.
+    pub(crate) indexes: Vec<Option<IndexData>>,
+    pub(crate) tuples: u64,
+    pub(crate) bytes: u64,
+    pub(crate) fingerprint: Option<u32>,
+    pub(crate) sorted: bool,
+    pub(crate) cost: Cost,
+}
+
+impl Table {
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.arena.bytes() + self.pool.bytes()
+    }
+
+    /// CRC-32 over the tuples in the order of the primary key.
+    pub(crate) fn sum_in_order(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        if let Some(Some(primary)) = self.indexes.first() {
+            primary.all().for_each(|tuple| crc.update(tuple.data()));
+        }
+        crc.finalize()
+    }
+}
+
+/// One index of a table.
+pub(crate) struct IndexData {
+    pub(crate) key_def: Arc<KeyDef>,
+    pub(crate) hints: Hints,
+    pub(crate) built: Built,
+    pub(crate) arena: Arc<Arena>,
+}
+
+impl IndexData {
+    pub(crate) fn len(&self) -> u64 {
+        match &self.built {
+            Built::Tree(tree) => tree.len(),
+            Built::MultikeyTree(tree) => tree.len(),
+            Built::Hash(hash, _) => hash.len(),
+        }
+    }
+
+    /// Bytes of nodes or pages.
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.built {
+            Built::Tree(tree) => tree.bytes(),
+            Built::MultikeyTree(tree) => tree.bytes(),
+            Built::Hash(hash, _) => hash.tree().bytes(),
+        }
+    }
+
+    /// The one tuple with this key.
+    ///
+    /// # Errors
+    /// `Key`: the key does not fit, is not a whole one or holds a nil, or the index is not unique.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<StoredTuple<'_>>> {
+        let key = Key::new(&self.key_def, key)?;
+        if !self.key_def.unique || key.values.len() != self.key_def.own {
+            return Err(Error::new(ErrorKind::Key, "get")
+                .expected(format!("a whole key ({} parts) of a unique index", self.key_def.own))
+                .found(match self.key_def.unique {
+                    true => format!("{} parts", key.values.len()),
+                    false => "an index that is not unique".into(),
+                }));
+        }
+        if key.has_nil() {
+            return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
+        }
+        Ok(match &self.built {
+            Built::Hash(hash, hasher) => self.find(hash, hasher, &key).map(|handle| self.arena.get(handle)),
+            Built::Tree(tree) => self.first_equal(tree, &key),
+            Built::MultikeyTree(tree) => self.first_equal(tree, &key),
+        })
+    }
+
+    fn find(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
+        hash.get(hasher.key(key.bytes(), &key.values), |handle| {
+            hasher.matches(&self.key_def, &self.arena.get(handle), key.bytes(), &key.values)
+        })
+    }
+
+    fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<StoredTuple<'_>> {
+        let entry = tree.lower_bound(&self.probe(key, false)).next()?;
+        let position = self.position(entry);
+        key.compare(&self.key_def, position).is_eq().then_some(position.tuple)
+    }
+
+    fn position(&self, entry: Entry) -> Position<'_> {
+        Position { tuple: self.arena.get(entry.handle), element: entry.element }
+    }
+
+    fn probe<'a>(&'a self, key: &'a Key, after: bool) -> KeyProbe<'a> {
+        KeyProbe { index: self, key, hints: self.hints.range(key.bytes(), &key.values), after }
+    }
+
+    /// All tuples, in the order of the index.
+    pub(crate) fn all(&self) -> Select<'_> {
+        self.walk(None, IteratorType::All)
+    }
+
+    /// The tuples that the iterator meets from the key on.
+    ///
+    /// # Errors
+    /// `Key`: the key does not fit, or the index does not have the iterator.
+    pub(crate) fn select(&self, iterator: IteratorType, key: &[u8]) -> Result<Select<'_>> {
+        let key = Key::new(&self.key_def, key)?;
+        if let Built::Hash(hash, hasher) = &self.built {
+            return self.select_hash(hash, hasher, iterator, &key);
+        }
+        let key = (!key.values.is_empty()).then_some(key);
+        Ok(self.walk(key, iterator))
+    }
+
+    fn select_hash(
+        &self,
+        hash: &HashIndex,
+        hasher: &Hasher,
+        iterator: IteratorType,
+        key: &Key,
+    ) -> Result<Select<'_>> {
+        let whole = key.values.len() == self.key_def.own;
+        match iterator {
+            IteratorType::All | IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
+            IteratorType::All => Ok(self.all()),
+            IteratorType::Eq if whole => {
+                Ok(Select { index: self, state: State::One(self.find(hash, hasher, key)) })
+            }
+            IteratorType::Eq => Err(Error::new(ErrorKind::Key, "a HASH index is searched by whole keys")
+                .expected(format!("{} parts", self.key_def.own))
+                .found(key.values.len())),
+            _ => Err(Error::new(ErrorKind::Key, "iterator of a HASH index")
+                .expected("EQ or ALL")
+                .found(iterator)),
+        }
+    }
+
+    fn walk(&self, key: Option<Key>, iterator: IteratorType) -> Select<'_> {
+        let state = match &self.built {
+            Built::Tree(tree) => State::Tree(Walk::new(self, tree, key, iterator)),
+            Built::MultikeyTree(tree) => State::MultikeyTree(Walk::new(self, tree, key, iterator)),
+            Built::Hash(hash, _) => State::Tree(Walk::new(self, hash.tree(), None, IteratorType::All)),
+        };
+        Select { index: self, state }
+    }
+}
+
+/// Finds the place of a search key among entries.
+struct KeyProbe<'a> {
+    index: &'a IndexData,
+    key: &'a Key,
+    hints: (u64, u64),
+    /// The place after the entries that begin with the key, not before them.
+    after: bool,
+}
+
+impl Probe for KeyProbe<'_> {
+    #[inline]
+    fn hints(&self) -> (u64, u64) {
+        self.hints
+    }
+
+    #[inline]
+    fn before(&self, entry: Entry) -> bool {
+        let order = self.key.compare(&self.index.key_def, self.index.position(entry));
+        order.is_lt() || (self.after && order.is_eq())
+    }
+}
+
+/// Tuples of an index, one after the other.
+pub(crate) struct Select<'a> {
+    index: &'a IndexData,
+    state: State<'a>,
+}
+
+enum State<'a> {
+    Tree(Walk<'a, false>),
+    MultikeyTree(Walk<'a, true>),
+    One(Option<Handle>),
+}
+
+impl<'a> Iterator for Select<'a> {
+    type Item = StoredTuple<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<StoredTuple<'a>> {
+        match &mut self.state {
+            State::Tree(walk) => walk.next(self.index),
+            State::MultikeyTree(walk) => walk.next(self.index),
+            State::One(handle) => Some(self.index.arena.get(handle.take()?)),
+        }
+    }
+}
+
+/// A walk over a tree in one direction.
+struct Walk<'a, const MULTI: bool> {
+    cursor: Cursor<'a, MULTI>,
+    backward: bool,
+    /// Go on only while entries begin with this key.
+    equal: Option<Key>,
+    done: bool,
+}
+
+impl<'a, const MULTI: bool> Walk<'a, MULTI> {
+    fn new(index: &'a IndexData, tree: &'a Tree<MULTI>, key: Option<Key>, iterator: IteratorType) -> Self {
+        use IteratorType::{All, Eq, Ge, Gt, Le, Lt, Req};
+        let backward = matches!(iterator, Req | Lt | Le);
+        let cursor = match (&key, iterator) {
+            (None, _) if backward => tree.end(),
+            (None, _) => tree.begin(),
+            (Some(key), Eq | Ge | All | Lt) => tree.lower_bound(&index.probe(key, false)),
+            (Some(key), Req | Gt | Le) => tree.lower_bound(&index.probe(key, true)),
+        };
+        let equal = key.filter(|_| matches!(iterator, Eq | Req));
+        Self { cursor, backward, equal, done: false }
+    }
+
+    #[inline]
+    fn next(&mut self, index: &'a IndexData) -> Option<StoredTuple<'a>> {
+        if self.done {
+            return None;
+        }
+        let entry = if self.backward { self.cursor.prev() } else { self.cursor.next() };
+        let Some(position) = entry.map(|entry| index.position(entry)) else {
+            self.done = true;
+            return None;
+        };
+        self.done = self.equal.as_ref().is_some_and(|key| key.compare(&index.key_def, position).is_ne());
+        (!self.done).then_some(position.tuple)
+    }
+}

@@ -1,0 +1,225 @@
+//! What the caller can choose when a store is opened.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Names a space by id or by name.
+///
+/// ```
+/// use lycosa::SpaceSelector;
+/// assert_eq!("512".parse(), Ok(SpaceSelector::Id(512)));
+/// assert_eq!("name:512".parse(), Ok(SpaceSelector::Name("512".into())));
+/// assert_eq!("users".parse(), Ok(SpaceSelector::Name("users".into())));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum SpaceSelector {
+    /// By id.
+    Id(u32),
+    /// By name.
+    Name(String),
+}
+
+impl FromStr for SpaceSelector {
+    type Err = std::convert::Infallible;
+
+    /// Only digits are an id; `name:` before a name forces a name.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(name) = text.strip_prefix("name:") {
+            return Ok(Self::Name(name.into()));
+        }
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        Ok(match text.parse() {
+            Ok(id) if is_number => Self::Id(id),
+            _ => Self::Name(text.into()),
+        })
+    }
+}
+
+impl From<&str> for SpaceSelector {
+    fn from(name: &str) -> Self {
+        let Ok(selector) = name.parse();
+        selector
+    }
+}
+
+impl From<u32> for SpaceSelector {
+    fn from(id: u32) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl fmt::Display for SpaceSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => write!(f, "{id}"),
+            Self::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+/// A stage of opening a store, in the order in which they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Hopping over the block heads of the file.
+    Scan,
+    /// Reading the rows of the system spaces.
+    Schema,
+    /// Unpacking some blocks to learn the ranges of keys.
+    Sample,
+    /// Every block: checksum, unpacking, rows, tuples, primary keys, hints of secondary keys.
+    Rows,
+    /// Joining what the threads have read; spaces too small to be sampled are indexed here.
+    Join,
+    /// Sorting the secondary keys.
+    Secondary,
+    /// Looking for newer transactions in the logs.
+    Logs,
+}
+
+impl Stage {
+    /// The stage's name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scan => "scan",
+            Self::Schema => "schema",
+            Self::Sample => "sample",
+            Self::Rows => "rows",
+            Self::Join => "join",
+            Self::Secondary => "secondary",
+            Self::Logs => "logs",
+        }
+    }
+}
+
+/// How far opening a store has come.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The stage that is under way.
+    pub stage: Stage,
+    /// Rows read so far.
+    pub rows: u64,
+    /// Bytes of the file read so far.
+    pub bytes: u64,
+    /// Bytes of the file.
+    pub bytes_total: u64,
+}
+
+/// A callback for [`Progress`]; called from several threads, some hundred times in all.
+pub type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// How a store is opened.
+///
+/// ```
+/// let options = lycosa::Options::new().threads(2).max_memory(8 << 30).space("users");
+/// assert!(lycosa::Store::open_with("no/such/folder", &options).is_err());
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) snapshot_only: bool,
+    pub(crate) wal_dir: Option<PathBuf>,
+    pub(crate) threads: usize,
+    pub(crate) max_memory: Option<u64>,
+    pub(crate) spaces: Vec<SpaceSelector>,
+    pub(crate) hints: bool,
+    pub(crate) nested: bool,
+    pub(crate) fingerprint: bool,
+    pub(crate) progress: Option<ProgressCallback>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            snapshot_only: false,
+            wal_dir: None,
+            threads: 0,
+            max_memory: None,
+            spaces: Vec::new(),
+            hints: true,
+            nested: false,
+            fingerprint: true,
+            progress: None,
+        }
+    }
+}
+
+impl Options {
+    /// All cores, all spaces, no limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Opens the snapshot alone where logs hold newer transactions, instead of refusing.
+    pub fn snapshot_only(mut self, yes: bool) -> Self {
+        self.snapshot_only = yes;
+        self
+    }
+
+    /// Logs (`.xlog`) that live in a folder apart from the snapshots.
+    pub fn wal_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.wal_dir = Some(dir.into());
+        self
+    }
+
+    /// Threads to use; 0 means all cores.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The most bytes that tuples and indexes may take. Opening fails with [`ErrorKind::Memory`] when it is reached.
+    ///
+    /// [`ErrorKind::Memory`]: crate::ErrorKind::Memory
+    pub fn max_memory(mut self, bytes: u64) -> Self {
+        self.max_memory = Some(bytes);
+        self
+    }
+
+    /// Loads only this space (repeatable). The others stay known by their definitions.
+    pub fn space(mut self, space: impl Into<SpaceSelector>) -> Self {
+        self.spaces.push(space.into());
+        self
+    }
+
+    /// Whether indexes are built with hints (they are, unless somebody wants to measure what hints are worth).
+    pub fn hints(mut self, yes: bool) -> Self {
+        self.hints = yes;
+        self
+    }
+
+    /// Sends every format through the general nested path, to measure what the plain one is worth.
+    pub fn nested(mut self, yes: bool) -> Self {
+        self.nested = yes;
+        self
+    }
+
+    /// Whether each space's tuples are summed up in a CRC-32 that two loads can be compared by.
+    pub fn fingerprint(mut self, yes: bool) -> Self {
+        self.fingerprint = yes;
+        self
+    }
+
+    /// Calls `callback` while the store is being opened.
+    pub fn progress(mut self, callback: ProgressCallback) -> Self {
+        self.progress = Some(callback);
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("snapshot_only", &self.snapshot_only)
+            .field("wal_dir", &self.wal_dir)
+            .field("threads", &self.threads)
+            .field("max_memory", &self.max_memory)
+            .field("spaces", &self.spaces)
+            .field("hints", &self.hints)
+            .field("nested", &self.nested)
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
