@@ -90,6 +90,11 @@ impl Shape {
         let columns = [(hints_at, 8), (handles_at, 4), (elements_at, element), (children_at, child)];
         Self { capacity, hints_at, handles_at, elements_at, children_at, columns }
     }
+
+    /// Where the last column ends.
+    const fn end(&self) -> usize {
+        self.children_at + self.capacity * self.columns[3].1
+    }
 }
 
 /// The shapes of a tree's nodes.
@@ -102,6 +107,8 @@ impl<const MULTI: bool> Shapes<MULTI> {
 
 const _: () = assert!(Shapes::<false>::LEAF.capacity == 62 && Shapes::<false>::INNER.capacity == 47);
 const _: () = assert!(Shapes::<true>::LEAF.capacity == 47 && Shapes::<true>::INNER.capacity == 37);
+const _: () = assert!(Shapes::<false>::LEAF.end() == 760 && Shapes::<false>::INNER.end() == 768);
+const _: () = assert!(Shapes::<true>::LEAF.end() == 768 && Shapes::<true>::INNER.end() == 756);
 
 /// A node to read.
 #[derive(Clone, Copy)]
