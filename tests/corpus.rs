@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::expected::{Dumped, assert_order, assert_store, assert_system_rows};
+use common::expected::{assert_order, assert_store, assert_system_rows};
 use common::{folders, snapshot_of, snapshots};
 use lycosa::{ErrorKind, Options, Schema, Store};
 
@@ -18,8 +18,16 @@ const OTHER_ORDER: &[(&str, &str)] = &[
     ("3.9/17-noncanonical-maps: exts.at", "the last second before 1970 comes after everything by its hint"),
     ("3.9/17-noncanonical-maps: exts.u", "the width of an ext header has a say"),
     ("3.9/17-noncanonical-maps: exts.sc", "the width of an ext header has a say"),
+    (
+        "2.6/06-doubles-nan: nan_idx.x",
+        "Tarantool puts signalling NaN before quiet ones; here all NaN are equal",
+    ),
     ("2.6/06-doubles-nan: nan_dbl.x", "2.6.0 takes NaN for equal to everything"),
     ("2.6/06-doubles-nan: dec_inf.x", "2.6.0 has no order for decimals beside infinities"),
+    (
+        "random/r26-008: i7.ren13",
+        "2.6.0 compares the first byte of unsigned numbers before their values, here in ties",
+    ),
 ];
 
 /// Its primary key holds one number twice, in two encodings; 2.6.0 took them for two keys.
@@ -42,23 +50,22 @@ fn open(case: &str, folder: &Path, options: &Options) -> Store {
 
 #[test]
 fn every_sample_holds_what_tarantool_held() {
-    let mut absent = Vec::new();
-    let mut exceptions: Vec<&str> = OTHER_ORDER.iter().map(|(place, _)| *place).collect();
+    let (mut absent, mut reordered) = (Vec::new(), Vec::new());
     for (case, folder) in cases() {
         if case == DUPLICATE {
             continue;
         }
         let store = open(&case, &folder, &Options::new());
-        let dumped = |place: &str| match OTHER_ORDER.iter().any(|(exception, _)| *exception == place) {
-            true => Dumped::Otherwise,
-            false => Dumped::InOrder,
-        };
         let expected = folder.join("expected");
-        absent.extend(assert_store(&case, &store, &expected, dumped));
+        let seen = assert_store(&case, &store, &expected);
+        absent.extend(seen.absent);
+        reordered.extend(seen.reordered);
         assert_system_rows(&case, &store, &expected);
-        exceptions.retain(|place| !place.starts_with(&format!("{case}: ")));
     }
-    assert_eq!(exceptions, [""; 0], "exceptions that no sample has");
+    let mut exceptions: Vec<&str> = OTHER_ORDER.iter().map(|(place, _)| *place).collect();
+    exceptions.sort_unstable();
+    reordered.sort_unstable();
+    assert_eq!(reordered, exceptions, "dumps in another order than Tarantool's, and those that should be");
     // Nothing is left out silently: what could not be compared stands in a file, with its reason.
     let mut text =
         String::from("# case | space | index | why it was not compared; written by tests/corpus.rs\n");

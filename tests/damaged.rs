@@ -135,9 +135,9 @@ fn every_damaged_copy_fares_as_the_table_says() {
                         .iter()
                         .for_each(|word| assert!(notices.contains(word), "{place}: {word:?} in {notices:?}"));
                 }
-                (Undetectable(_), Ok(store)) => {
+                (Undetectable(why), Ok(store)) => {
                     assert_eq!(fingerprints(&store), fingerprints(&base), "{place}");
-                    assert_eq!(store.report().notices, [""; 0], "{place}");
+                    assert_eq!(store.report().notices, [""; 0], "{place}: {why}");
                 }
             }
         }

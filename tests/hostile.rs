@@ -24,7 +24,7 @@ const MEMORY_BYTES_MAX: u64 = 256 << 20;
 fn open(folder: &Path, file: &[u8]) -> Result<Store, lycosa::Error> {
     let path = folder.join(NAME);
     std::fs::write(&path, file).unwrap();
-    let opened = Store::open_with(&path, &Options::new().threads(1).max_memory(Some(MEMORY_BYTES_MAX)));
+    let opened = Store::open_with(&path, &Options::new().threads(1).max_memory(MEMORY_BYTES_MAX));
     if let Err(error) = &opened {
         assert_eq!(error.place().file.as_deref(), Some(&*path), "an error without its file: {error}");
         assert!(error.to_string().len() < 4096, "a message of {} bytes", error.to_string().len());
@@ -96,7 +96,7 @@ fn assert_holds(place: &str, store: &Store, file: &[u8]) {
 /// A snapshot of a few spaces and tuples that Tarantool wrote: `case` without the rows of system spaces that its own
 /// spaces do not need, and with a few tuples of each. Three blocks, the second one plain.
 fn small(case: &str) -> Parts {
-    const TUPLES_MAX: usize = 6;
+    const TUPLES_MAX: usize = 4;
     let file = std::fs::read(snapshot_of(&snapshots().join(case))).unwrap();
     let mut kept: BTreeMap<u32, usize> = BTreeMap::new();
     let mut chosen = Parts::of(&file).unwrap().inserts().unwrap();
@@ -146,7 +146,8 @@ fn the_small_snapshots_are_sound() {
         let file = parts.file();
         assert_eq!(Parts::of(&file).as_ref(), Some(&parts), "{name}");
         let store = open(folder.path(), &file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(store.report().notices, [""; 0], "{name}");
+        let numbered = name != "minimal";
+        assert_eq!(store.report().notices.is_empty(), numbered, "{name}: {:?}", store.report().notices);
         assert_holds(name, &store, &file);
         assert!(store.spaces().any(|space| space.def().id >= 512 && !space.is_empty()), "{name}");
     }
@@ -189,10 +190,11 @@ fn every_flipped_bit_is_an_error_or_changes_nothing() {
 /// right.
 fn reseal_every_flip(
     how: &str,
+    sources: Vec<(&str, Parts)>,
     bytes_of: impl Fn(&Block) -> Vec<u8> + Sync,
     block_of: impl Fn(&Block, Vec<u8>) -> Block + Sync,
 ) {
-    for (name, parts) in sources() {
+    for (name, parts) in sources {
         let contents: Vec<Vec<u8>> = parts.blocks.iter().map(&bytes_of).collect();
         let bits: Vec<(usize, usize)> = contents
             .iter()
@@ -221,6 +223,8 @@ fn reseal_every_flip(
 fn every_flipped_bit_under_a_right_checksum_is_an_error_or_a_sound_store() {
     reseal_every_flip(
         "stored bytes",
+        // Where a frame is broken, the rows in it matter little: one real snapshot is enough.
+        sources().into_iter().filter(|(name, _)| !name.starts_with("random")).collect(),
         |block| block.stored.clone(),
         |block, stored| Block { packed: block.packed, stored },
     );
@@ -228,7 +232,12 @@ fn every_flipped_bit_under_a_right_checksum_is_an_error_or_a_sound_store() {
 
 #[test]
 fn every_flipped_bit_of_a_row_is_an_error_or_a_sound_store() {
-    reseal_every_flip("rows", |block| block.rows().unwrap(), |block, rows| Block::new(&rows, block.packed));
+    reseal_every_flip(
+        "rows",
+        sources(),
+        |block| block.rows().unwrap(),
+        |block, rows| Block::new(&rows, block.packed),
+    );
 }
 
 /// The minimal snapshot with other rows in its user space, or other bytes in its block.

@@ -10,7 +10,8 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::expected::{Dumped, assert_order, assert_store};
+use common::expected::{assert_order, assert_store};
+use common::order;
 use lycosa::{Options, Store};
 
 /// Seeds that are tried when nobody asks for more: a few seconds each.
@@ -42,8 +43,31 @@ fn tarantool(script: &str, arguments: &[&str], folder: &Path) -> Option<i32> {
     output.status.code()
 }
 
+/// A dump in another order than ours; the slow order judges ours, this one Tarantool's.
+fn assert_excused(place: &str, store: &Store, version: &str) {
+    let has_long_unsigned = store.spaces().any(|space| {
+        let def = space.def();
+        let Some(whole) = order::whole(def) else { return false };
+        let tuples: Vec<&[u8]> =
+            space.index_by_id(whole.id).unwrap().iter().map(|tuple| tuple.bytes()).collect();
+        def.indexes
+            .iter()
+            .filter(|index| {
+                index.absent.is_none() && place.ends_with(&format!(": {}.{}", def.name, index.name))
+            })
+            .any(|index| order::has_long_unsigned(&order::entries(def, index, &tuples)))
+    });
+    assert!(
+        version.starts_with("Tarantool 2.6.") && has_long_unsigned,
+        "{place}: another order than Tarantool's"
+    );
+    println!(
+        "{place}: 2.6 compares the first byte of unsigned numbers before their values; otherwise the same"
+    );
+}
+
 /// Makes the folder of a seed and holds our view of it against Tarantool's. `false`: Tarantool could not make it.
-fn try_seed(seed: u64) -> bool {
+fn try_seed(seed: u64, version: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let (path, text) = (folder.path(), seed.to_string());
     // Some seeds end by a signal, as they should; whether the folder is of use, the dump tells.
@@ -57,9 +81,9 @@ fn try_seed(seed: u64) -> bool {
     for options in [Options::new(), Options::new().threads(1).hints(false), Options::new().nested(true)] {
         let store = Store::open_with(path.join("scratch"), &options)
             .unwrap_or_else(|error| panic!("{case}: {error}"));
-        for line in assert_store(&case, &store, &expected, |_| Dumped::InOrder) {
-            println!("not compared: {line}");
-        }
+        let seen = assert_store(&case, &store, &expected);
+        seen.absent.iter().for_each(|line| println!("not compared: {line}"));
+        seen.reordered.iter().for_each(|place| assert_excused(place, &store, version));
         assert_order(&case, &store, 10);
     }
     true
@@ -74,7 +98,7 @@ fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
     };
     println!("{version}");
     if let Some(seed) = number_from_environment("LYCOSA_SEED") {
-        assert!(try_seed(seed), "Tarantool cannot make the folder of seed {seed}");
+        assert!(try_seed(seed, &version), "Tarantool cannot make the folder of seed {seed}");
         return;
     }
     let seeds = number_from_environment("LYCOSA_SEEDS").unwrap_or(SEEDS);
@@ -82,7 +106,7 @@ fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
     for _ in 0..seeds {
         let seed = fastrand::u64(1..1_000_000_000);
         println!("seed {seed}: try it again with LYCOSA_SEED={seed}");
-        useless += u64::from(!try_seed(seed));
+        useless += u64::from(!try_seed(seed, &version));
     }
     assert!(useless <= seeds.div_ceil(USELESS_IN), "{useless} of {seeds} seeds were of no use");
 }

@@ -309,3 +309,19 @@ pub fn whole(space: &SpaceDef) -> Option<&IndexDef> {
     let is_whole = |index: &&IndexDef| index.id == 0 || (!index.is_nullable() && !index.has_multikey());
     space.indexes.iter().filter(|index| index.absent.is_none()).find(is_whole)
 }
+
+/// Whether a key, or a primary key that orders ties, holds an unsigned number in another encoding than the shortest:
+/// 2.6.0 compares the first bytes of such numbers before their values, where no hint has decided already.
+pub fn has_long_unsigned(entries: &[Entry<'_>]) -> bool {
+    let parts = entries
+        .iter()
+        .flat_map(|entry| entry.key.parts.iter().chain(entry.tail.iter().flat_map(|key| &key.parts)));
+    parts.map(|(bytes, _)| bytes).any(|bytes| {
+        let mut shortest = Vec::new();
+        let number = mp::int(bytes, 0).and_then(|(number, _)| u64::try_from(number).ok());
+        number.is_some_and(|number| {
+            mp::uint(&mut shortest, number);
+            shortest != *bytes
+        })
+    })
+}
