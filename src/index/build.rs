@@ -202,7 +202,7 @@ impl Feed {
         match (self, &plan.shape) {
             (Self::Ordered(feed), Shape::Ordered) => {
                 let hint = plan.hints.of(&plan.key_def, tuple, 0);
-                feed.add(&plan.key_def, arena, Entry { hint, handle, element: 0 })
+                feed.add(&plan.key_def, arena, hint, handle)
             }
             (Self::Buckets(feed), Shape::Buckets(splitters)) => {
                 if plan.key_def.excludes && multikey::is_excluded(&plan.key_def, tuple, 0) {
@@ -241,8 +241,11 @@ impl Feed {
 /// Appends entries that should ascend to leaves.
 pub(crate) struct OrderedFeed {
     writer: LeafWriter<false>,
+    /// The first entry of the run.
     first: Option<Entry>,
-    last: Option<Entry>,
+    /// The last one, once there is a first; apart, because a struct written in pieces is slow to read as a whole.
+    last_hint: u64,
+    last_handle: Handle,
     runs: Vec<Run>,
     /// Keys went back somewhere within a run.
     unordered: bool,
@@ -260,30 +263,43 @@ struct Run {
 impl OrderedFeed {
     fn new(writer: NodeWriter) -> Self {
         let writer = LeafWriter::new(writer, RECOVERY_TXN);
-        Self { writer, first: None, last: None, runs: Vec::new(), unordered: false, touches: 0 }
+        let (last_hint, last_handle) = (0, Handle(0));
+        Self { writer, first: None, last_hint, last_handle, runs: Vec::new(), unordered: false, touches: 0 }
     }
 
-    #[inline]
-    fn add(&mut self, key_def: &KeyDef, arena: &Arena, entry: Entry) -> Result<(), Failure> {
-        match self.last {
-            Some(last) if last.hint < entry.hint => {}
-            Some(last) => {
-                self.touches += 2 * u64::from(last.hint == entry.hint);
-                match order(key_def, arena, last, entry) {
-                    Ordering::Less => {}
-                    Ordering::Equal => return Err(duplicate(last, entry)),
-                    Ordering::Greater => self.unordered = true,
-                }
-            }
-            None => self.first = Some(entry),
+    #[inline(always)]
+    fn add(&mut self, key_def: &KeyDef, arena: &Arena, hint: u64, handle: Handle) -> Result<(), Failure> {
+        if hint <= self.last_hint || self.first.is_none() {
+            self.look(key_def, arena, Entry { hint, handle, element: 0 })?;
         }
-        self.last = Some(entry);
-        Ok(self.writer.push(entry.hint, entry.handle)?)
+        (self.last_hint, self.last_handle) = (hint, handle);
+        Ok(self.writer.push(hint, handle)?)
+    }
+
+    /// The hint alone does not tell that the entry is after the last one.
+    #[cold]
+    fn look(&mut self, key_def: &KeyDef, arena: &Arena, entry: Entry) -> Result<(), Failure> {
+        if self.first.is_none() {
+            self.first = Some(entry);
+            return Ok(());
+        }
+        let last = self.last();
+        self.touches += 2 * u64::from(last.hint == entry.hint);
+        match order(key_def, arena, last, entry) {
+            Ordering::Less => {}
+            Ordering::Equal => return Err(duplicate(last, entry)),
+            Ordering::Greater => self.unordered = true,
+        }
+        Ok(())
+    }
+
+    fn last(&self) -> Entry {
+        Entry { hint: self.last_hint, handle: self.last_handle, element: 0 }
     }
 
     fn end_run(&mut self, number: usize) {
-        if let (Some(first), Some(last)) = (self.first.take(), self.last.take()) {
-            self.runs.push(Run { number, leaves: self.writer.cut(), first, last });
+        if let Some(first) = self.first.take() {
+            self.runs.push(Run { number, leaves: self.writer.cut(), first, last: self.last() });
         }
     }
 }
