@@ -17,9 +17,6 @@ use crate::space::loader::{LoadOptions, Sample, SpaceLoader, SpaceWorker};
 use crate::space::{definition::SpaceDef, system};
 use crate::tuple::slab::Budget;
 
-/// Spaces whose rows define others.
-const DEFINING: [u32; 3] = [system::SPACE_ID, system::INDEX_ID, system::COLLATION_ID];
-
 /// What happens to the rows of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -245,13 +242,12 @@ impl Sink<'_> {
     /// The rows that follow are of another space than those before.
     #[cold]
     fn enter(&mut self, space_id: u32) -> Result<Fate> {
-        if DEFINING.contains(&space_id) && self.block > self.task.user_block {
-            if let Some(late) = self.task.late {
-                late.store(true, Ordering::Relaxed);
-                return Err(
-                    Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id)
-                );
-            }
+        let is_late = system::defines(space_id) && self.block > self.task.user_block;
+        if let Some(late) = self.task.late.filter(|_| is_late) {
+            late.store(true, Ordering::Relaxed);
+            return Err(
+                Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id)
+            );
         }
         let fate = self.task.spaces.fate(self.task.schema, space_id)?;
         if let Fate::Load(space) = fate {
