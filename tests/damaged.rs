@@ -49,7 +49,7 @@ const TABLE: &[(&str, Fate)] = &[
     ("text-instance", Notice(&["_cluster"])),
     ("text-instance-bad", Error(&[Container], None, None, &["text header"])),
     ("text-software", Undetectable("the writer's version is free text")),
-    ("text-vclock-bad", Error(&[Container], None, None, &["text header"])),
+    ("text-vclock-bad", Error(&[Container], None, None, &["vclock"])),
     ("trunc-at-block", Error(&[Truncated], Some(2), Some(10183), &["end marker"])),
     ("trunc-mid-block", Error(&[Truncated], Some(2), Some(10183), &["payload"])),
     ("trunc-mid-fixheader", Error(&[Truncated], Some(2), Some(10183), &["block head"])),
