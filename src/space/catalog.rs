@@ -95,7 +95,10 @@ impl Schema {
         let is_member = self.replicas.values().any(|uuid| uuid.eq_ignore_ascii_case(instance));
         (!is_member && !self.replicas.is_empty()).then(|| {
             let members: Vec<&str> = self.replicas.values().map(String::as_str).collect();
-            format!("instance {instance} of the text header is not in _cluster, which has {}", members.join(", "))
+            format!(
+                "instance {instance} of the text header is not in _cluster, which has {}",
+                members.join(", ")
+            )
         })
     }
 

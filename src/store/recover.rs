@@ -82,6 +82,7 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     let mut report = LoadReport::new(&snapshot.file.path, header.instance.clone(), &header.vclock, threads);
     report.notices.extend_from_slice(&snapshot.notices);
     report.notices.extend_from_slice(schema.notices());
+    report.notices.extend(header.instance.as_deref().and_then(|instance| schema.instance_notice(instance)));
     report.notices.extend(notices);
     report.notices.extend(log_notices);
     for table in &tables {
