@@ -2,6 +2,7 @@
 //! and made right again, so that the change reaches zstd, rows and formats. What comes of each is an error that names the
 //! file, or a store in which every check holds: the tuples are those of the file, and every index has them in order.
 //! Never a panic, never something silently wrong.
+#![expect(clippy::print_stdout, reason = "tells how many changes led to an error and how many to a store")]
 
 mod common;
 
