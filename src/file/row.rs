@@ -259,17 +259,16 @@ pub(crate) enum SnapRow {
         lsn: Option<u64>,
         /// Where the tuple begins; its first byte is an array's.
         tuple_at: usize,
-        /// Whether the tuple is the last thing in the row. If so, its end has perhaps not been looked for.
-        tuple_ends_row: bool,
-        /// Where the row ends, if the tuple does not end it; else 0.
-        row_end: usize,
+        /// Where the row ends, if other keys follow the tuple. Usually the tuple ends it, and nobody has looked yet
+        /// where that is.
+        row_end: Option<usize>,
     },
     /// A row that brings no tuple: of RAFT, or of a type that does not belong into a snapshot.
     Other { kind: u64, lsn: Option<u64>, row_end: usize },
 }
 
-/// The row of a snapshot at `at`.
-#[inline]
+/// The row of a snapshot at `at`. Always inlined, because a result that goes through memory costs more than the rest.
+#[inline(always)]
 pub(crate) fn snapshot_row(bytes: &[u8], at: usize) -> Result<SnapRow, Error> {
     match usual_row(bytes, at, &[0x83, 0x00, 0x02, 0x03]) {
         Some(row) => Ok(row),
@@ -310,7 +309,7 @@ fn usual_row<const PREFIX: usize>(bytes: &[u8], at: usize, prefix: &[u8; PREFIX]
         _ => return None,
     };
     let tuple_at = at + PREFIX + tail_at + TAIL_BYTES - 1;
-    Some(SnapRow::Insert { space_id, lsn: Some(lsn), tuple_at, tuple_ends_row: true, row_end: 0 })
+    Some(SnapRow::Insert { space_id, lsn: Some(lsn), tuple_at, row_end: None })
 }
 
 /// The space id from the tail of a usual row; none if the tail is another.
@@ -334,9 +333,8 @@ fn snapshot_row_in_general(bytes: &[u8], at: usize) -> Result<SnapRow, Error> {
         Some(Body { space_id: Some(space_id), tuple: Some(tuple), tuple_at, .. })
             if row.head.kind == kind::INSERT =>
         {
-            let tuple_ends_row = tuple_at + tuple.len() == row.end;
-            let row_end = if tuple_ends_row { 0 } else { row.end };
-            Ok(SnapRow::Insert { space_id, lsn, tuple_at, tuple_ends_row, row_end })
+            let row_end = (tuple_at + tuple.len() != row.end).then_some(row.end);
+            Ok(SnapRow::Insert { space_id, lsn, tuple_at, row_end })
         }
         _ => Ok(SnapRow::Other { kind: row.head.kind, lsn, row_end: row.end }),
     }
@@ -599,8 +597,7 @@ mod tests {
     #[test]
     fn the_drawing_of_a_snapshot_row_holds() {
         let row = bytes(&format!("84 0002 0701 0305 {TIME} 82 10 ce00000200 21 9101"));
-        let expected =
-            SnapRow::Insert { space_id: 512, lsn: Some(5), tuple_at: 25, tuple_ends_row: true, row_end: 0 };
+        let expected = SnapRow::Insert { space_id: 512, lsn: Some(5), tuple_at: 25, row_end: None };
         assert_eq!(snapshot_row(&row, 0).unwrap(), expected);
     }
 
@@ -631,13 +628,7 @@ mod tests {
                     let text = format!("{keys:02x} 0002 {group} {number} {TIME} 82 10 ce00000119 21 {tuple}");
                     let row = bytes(&text);
                     let found = marry(&row);
-                    let SnapRow::Insert {
-                        space_id: 281,
-                        lsn: found_lsn,
-                        tuple_at,
-                        tuple_ends_row: true,
-                        row_end: 0,
-                    } = found
+                    let SnapRow::Insert { space_id: 281, lsn: found_lsn, tuple_at, row_end: None } = found
                     else {
                         panic!("{text}: {found:?}")
                     };
@@ -684,8 +675,7 @@ mod tests {
     #[test]
     fn a_row_that_goes_on_after_its_tuple_says_where_it_ends() {
         let row = bytes(&format!("83 0002 0305 {TIME} 82 21 91a161 10 ce00000200"));
-        let SnapRow::Insert { space_id: 512, tuple_at, tuple_ends_row: false, row_end, .. } = marry(&row)
-        else {
+        let SnapRow::Insert { space_id: 512, tuple_at, row_end: Some(row_end), .. } = marry(&row) else {
             panic!()
         };
         assert_eq!(row[tuple_at], 0x91);

@@ -21,6 +21,7 @@ use super::hash_key::Hasher;
 use super::hint::Hints;
 use super::key_def::{Entry as Position, Fields, KeyDef};
 use super::multikey;
+use super::sort;
 use super::tree::Tree;
 use super::tree::bulk::{BucketWriter, BulkEntry, LeafWriter, Leaves};
 use super::tree::node::{Entry, NodePool, NodeWriter};
@@ -202,7 +203,7 @@ impl Feed {
         match (self, &plan.shape) {
             (Self::Ordered(feed), Shape::Ordered) => {
                 let hint = plan.hints.of(&plan.key_def, tuple, 0);
-                feed.add(&plan.key_def, arena, Entry { hint, handle, element: 0 })
+                feed.add(&plan.key_def, arena, hint, handle)
             }
             (Self::Buckets(feed), Shape::Buckets(splitters)) => {
                 if plan.key_def.excludes && multikey::is_excluded(&plan.key_def, tuple, 0) {
@@ -241,8 +242,11 @@ impl Feed {
 /// Appends entries that should ascend to leaves.
 pub(crate) struct OrderedFeed {
     writer: LeafWriter<false>,
+    /// The first entry of the run.
     first: Option<Entry>,
-    last: Option<Entry>,
+    /// The last one, once there is a first; apart, because a struct written in pieces is slow to read as a whole.
+    last_hint: u64,
+    last_handle: Handle,
     runs: Vec<Run>,
     /// Keys went back somewhere within a run.
     unordered: bool,
@@ -260,30 +264,43 @@ struct Run {
 impl OrderedFeed {
     fn new(writer: NodeWriter) -> Self {
         let writer = LeafWriter::new(writer, RECOVERY_TXN);
-        Self { writer, first: None, last: None, runs: Vec::new(), unordered: false, touches: 0 }
+        let (last_hint, last_handle) = (0, Handle(0));
+        Self { writer, first: None, last_hint, last_handle, runs: Vec::new(), unordered: false, touches: 0 }
     }
 
-    #[inline]
-    fn add(&mut self, key_def: &KeyDef, arena: &Arena, entry: Entry) -> Result<(), Failure> {
-        match self.last {
-            Some(last) if last.hint < entry.hint => {}
-            Some(last) => {
-                self.touches += 2 * u64::from(last.hint == entry.hint);
-                match order(key_def, arena, last, entry) {
-                    Ordering::Less => {}
-                    Ordering::Equal => return Err(duplicate(last, entry)),
-                    Ordering::Greater => self.unordered = true,
-                }
-            }
-            None => self.first = Some(entry),
+    #[inline(always)]
+    fn add(&mut self, key_def: &KeyDef, arena: &Arena, hint: u64, handle: Handle) -> Result<(), Failure> {
+        if hint <= self.last_hint || self.first.is_none() {
+            self.look(key_def, arena, Entry { hint, handle, element: 0 })?;
         }
-        self.last = Some(entry);
-        Ok(self.writer.push(entry.hint, entry.handle)?)
+        (self.last_hint, self.last_handle) = (hint, handle);
+        Ok(self.writer.push(hint, handle)?)
+    }
+
+    /// The hint alone does not tell that the entry is after the last one.
+    #[cold]
+    fn look(&mut self, key_def: &KeyDef, arena: &Arena, entry: Entry) -> Result<(), Failure> {
+        if self.first.is_none() {
+            self.first = Some(entry);
+            return Ok(());
+        }
+        let last = self.last();
+        self.touches += 2 * u64::from(last.hint == entry.hint);
+        match order(key_def, arena, last, entry) {
+            Ordering::Less => {}
+            Ordering::Equal => return Err(duplicate(last, entry)),
+            Ordering::Greater => self.unordered = true,
+        }
+        Ok(())
+    }
+
+    fn last(&self) -> Entry {
+        Entry { hint: self.last_hint, handle: self.last_handle, element: 0 }
     }
 
     fn end_run(&mut self, number: usize) {
-        if let (Some(first), Some(last)) = (self.first.take(), self.last.take()) {
-            self.runs.push(Run { number, leaves: self.writer.cut(), first, last });
+        if let Some(first) = self.first.take() {
+            self.runs.push(Run { number, leaves: self.writer.cut(), first, last: self.last() });
         }
     }
 }
@@ -348,16 +365,16 @@ impl Unfinished {
     ) -> Result<(Part, Cost), Failure> {
         let mut sort = Sort { key_def: &plan.key_def, arena, pool, cost: Cost::default() };
         let part = match self {
-            Self::Ordered(feeds) => Part::Leaves(sort.join(take(feeds), &mut scratch.entries)?),
+            Self::Ordered(feeds) => Part::Leaves(sort.join(take(feeds), &mut scratch.plain)?),
             Self::Buckets(buckets) => {
                 let leaves = take(&buckets[job]);
                 Part::Leaves(match &plan.shape {
-                    Shape::Hashed { hasher, .. } => sort.hashes(leaves, &mut scratch.entries, hasher)?,
-                    _ => sort.bucket(leaves, &mut scratch.entries)?,
+                    Shape::Hashed { hasher, .. } => sort.hashes(leaves, &mut scratch.plain, hasher)?,
+                    _ => sort.bucket(leaves, &mut scratch.plain)?,
                 })
             }
             Self::MultikeyBuckets(buckets) => {
-                Part::MultikeyLeaves(sort.bucket(take(&buckets[job]), &mut scratch.multikey_entries)?)
+                Part::MultikeyLeaves(sort.bucket(take(&buckets[job]), &mut scratch.multikey)?)
             }
         };
         Ok((part, sort.cost))
@@ -399,8 +416,15 @@ fn take<T: Default>(shared: &Mutex<T>) -> T {
 /// A thread's buffers for the entries of a bucket.
 #[derive(Default)]
 pub(crate) struct Scratch {
-    entries: Vec<(u64, u32)>,
-    multikey_entries: Vec<(u64, u32, u32)>,
+    plain: Room<(u64, u32)>,
+    multikey: Room<(u64, u32, u32)>,
+}
+
+/// Room for the entries of a bucket and for sorting them.
+#[derive(Default)]
+struct Room<E> {
+    entries: Vec<E>,
+    buffers: sort::Buffers<E>,
 }
 
 fn order(key_def: &KeyDef, arena: &Arena, a: Entry, b: Entry) -> Ordering {
@@ -427,9 +451,9 @@ struct Sort<'a> {
 
 impl Sort<'_> {
     /// Sorts the entries by hint, then those that tie in full; finds equal keys.
-    fn sort<const MULTI: bool, E: BulkEntry<MULTI>>(&mut self, entries: &mut [E]) -> Result<(), Failure> {
-        entries.sort_unstable_by_key(|entry| entry.entry().hint);
-        for ties in entries.chunk_by_mut(|a, b| a.entry().hint == b.entry().hint) {
+    fn sort<const MULTI: bool, E: BulkEntry<MULTI>>(&mut self, room: &mut Room<E>) -> Result<(), Failure> {
+        sort::by_hint(&mut room.entries, &mut room.buffers, |entry| entry.entry().hint);
+        for ties in room.entries.chunk_by_mut(|a, b| a.entry().hint == b.entry().hint) {
             if ties.len() > 1 {
                 self.sort_ties(ties)?;
             }
@@ -463,12 +487,12 @@ impl Sort<'_> {
     fn bucket<const MULTI: bool, E: BulkEntry<MULTI>>(
         &mut self,
         mut leaves: Leaves<MULTI>,
-        entries: &mut Vec<E>,
+        room: &mut Room<E>,
     ) -> Result<Leaves<MULTI>, Failure> {
-        entries.clear();
-        leaves.read(self.pool, entries);
-        self.sort(entries)?;
-        self.write_back(&mut leaves, entries);
+        room.entries.clear();
+        leaves.read(self.pool, &mut room.entries);
+        self.sort(room)?;
+        self.write_back(&mut leaves, &room.entries);
         Ok(leaves)
     }
 
@@ -476,7 +500,7 @@ impl Sort<'_> {
     fn join(
         &mut self,
         feeds: Vec<OrderedFeed>,
-        entries: &mut Vec<(u64, u32)>,
+        room: &mut Room<(u64, u32)>,
     ) -> Result<Leaves<false>, Failure> {
         let mut in_order = true;
         let mut runs = Vec::new();
@@ -498,7 +522,7 @@ impl Sort<'_> {
         if in_order {
             return Ok(leaves);
         }
-        let leaves = self.bucket(leaves, entries)?;
+        let leaves = self.bucket(leaves, room)?;
         self.cost.sorted += leaves.entries(self.pool);
         Ok(leaves)
     }
@@ -507,12 +531,13 @@ impl Sort<'_> {
     fn hashes(
         &mut self,
         mut leaves: Leaves<false>,
-        entries: &mut Vec<(u64, u32)>,
+        room: &mut Room<(u64, u32)>,
         hasher: &Hasher,
     ) -> Result<Leaves<false>, Failure> {
+        let entries = &mut room.entries;
         entries.clear();
         leaves.read(self.pool, entries);
-        entries.sort_unstable();
+        sort::by_hint(entries, &mut room.buffers, |entry| entry.0);
         let equal = |a, b| hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b));
         if let Some(Twins(first, second)) = find_twins(entries, equal) {
             return Err(Failure::Duplicate(Duplicate { first, second }));

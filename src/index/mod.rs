@@ -19,4 +19,5 @@ pub(crate) mod key_def;
 pub(crate) mod multikey;
 #[expect(unsafe_code, reason = "turns the number of a block into its address")]
 pub(crate) mod pool;
+pub(crate) mod sort;
 pub(crate) mod tree;

@@ -89,6 +89,19 @@ impl Schema {
         self.replicas.iter().map(|(&id, uuid)| (id, uuid.as_str()))
     }
 
+    /// What is odd about the instance that the text header names: every instance is a member of its own replica set.
+    /// Files without members say nothing.
+    pub(crate) fn instance_notice(&self, instance: &str) -> Option<String> {
+        let is_member = self.replicas.values().any(|uuid| uuid.eq_ignore_ascii_case(instance));
+        (!is_member && !self.replicas.is_empty()).then(|| {
+            let members: Vec<&str> = self.replicas.values().map(String::as_str).collect();
+            format!(
+                "instance {instance} of the text header is not in _cluster, which has {}",
+                members.join(", ")
+            )
+        })
+    }
+
     /// What is unusual but stops nothing: flags, options and types that this version does not know.
     pub fn notices(&self) -> &[String] {
         &self.notices

@@ -50,6 +50,12 @@ fn the_rows_of_a_space_and_its_indexes_make_its_definition() {
     assert_eq!(schema.replicaset_uuid(), Some("d47acdf9-695d-4462-b77d-c7d0b1ac67e7"));
     assert_eq!(schema.replicas().collect::<Vec<_>>(), [(1, "50dc0f6e-d2c3-40bb-9b23-d5b2a30535c9")]);
     assert_eq!(schema.notices(), &[] as &[String]);
+    assert_eq!(schema.instance_notice("50DC0F6E-d2c3-40bb-9b23-d5b2a30535c9"), None);
+    assert_eq!(
+        schema.instance_notice("50dc0f6e-d2c3-40bb-9b23-d5b2a30535c8").unwrap(),
+        "instance 50dc0f6e-d2c3-40bb-9b23-d5b2a30535c8 of the text header is not in _cluster, which has \
+         50dc0f6e-d2c3-40bb-9b23-d5b2a30535c9"
+    );
     assert_eq!(
         [0, 1, 2, 3].map(|id| schema.collation_name(id)),
         [Some("none"), Some("unicode"), None, Some("binary")]

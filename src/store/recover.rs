@@ -82,6 +82,7 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     let mut report = LoadReport::new(&snapshot.file.path, header.instance.clone(), &header.vclock, threads);
     report.notices.extend_from_slice(&snapshot.notices);
     report.notices.extend_from_slice(schema.notices());
+    report.notices.extend(header.instance.as_deref().and_then(|instance| schema.instance_notice(instance)));
     report.notices.extend(notices);
     report.notices.extend(log_notices);
     for table in &tables {
@@ -169,7 +170,7 @@ impl Snapshot {
             while at < payload.len() {
                 let placed = |error: Error| self.file.place(error.row(row).block(head.index, head.byte));
                 at = match snapshot_row(payload, at).map_err(placed)? {
-                    SnapRow::Insert { space_id, tuple_at, tuple_ends_row, row_end, .. } => {
+                    SnapRow::Insert { space_id, tuple_at, row_end, .. } => {
                         let is_user = space_id >= SYSTEM_SPACE_ID_END;
                         if is_user {
                             user_block = user_block.min(number);
@@ -182,7 +183,7 @@ impl Snapshot {
                         if !is_user {
                             builder.row(space_id, &payload[tuple_at..tuple_end]).map_err(placed)?;
                         }
-                        if tuple_ends_row { tuple_end } else { row_end }
+                        row_end.unwrap_or(tuple_end)
                     }
                     SnapRow::Other { row_end, .. } => row_end,
                 };

@@ -17,9 +17,6 @@ use crate::space::loader::{LoadOptions, Sample, SpaceLoader, SpaceWorker};
 use crate::space::{definition::SpaceDef, system};
 use crate::tuple::slab::Budget;
 
-/// Spaces whose rows define others.
-const DEFINING: [u32; 3] = [system::SPACE_ID, system::INDEX_ID, system::COLLATION_ID];
-
 /// What happens to the rows of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -122,14 +119,14 @@ fn sample_block(payload: &[u8], spaces: &Spaces, sampled: &mut Sampled) -> Optio
     let mut at = 0;
     while at < payload.len() {
         at = match snapshot_row(payload, at).ok()? {
-            SnapRow::Insert { space_id, tuple_at, tuple_ends_row, row_end, .. } => {
+            SnapRow::Insert { space_id, tuple_at, row_end, .. } => {
                 let tuple_end = match spaces.fates.get(&space_id) {
                     Some(&Fate::Load(number)) => {
                         sampled.samples[number].add(&spaces.loaders[number], payload, tuple_at)?
                     }
                     _ => skip::skip(payload, tuple_at).ok()?,
                 };
-                if tuple_ends_row { tuple_end } else { row_end }
+                row_end.unwrap_or(tuple_end)
             }
             SnapRow::Other { row_end, .. } => row_end,
         };
@@ -217,7 +214,7 @@ impl Sink<'_> {
     #[inline]
     fn row(&mut self, payload: &[u8], at: usize, numbers: &mut Numbers) -> Result<usize> {
         let (end, number) = match snapshot_row(payload, at)? {
-            SnapRow::Insert { space_id, lsn, tuple_at, tuple_ends_row, row_end } => {
+            SnapRow::Insert { space_id, lsn, tuple_at, row_end } => {
                 let fate = match self.last {
                     Some((last, fate)) if last == space_id => fate,
                     _ => self.enter(space_id)?,
@@ -229,7 +226,7 @@ impl Sink<'_> {
                     }
                     Fate::Skip => skip::skip(payload, tuple_at).map_err(|fault| fault.error(payload))?,
                 };
-                (if tuple_ends_row { tuple_end } else { row_end }, lsn)
+                (row_end.unwrap_or(tuple_end), lsn)
             }
             SnapRow::Other { kind: kind::RAFT | kind::RAFT_PROMOTE, lsn, row_end } => (row_end, lsn),
             SnapRow::Other { kind, .. } => {
@@ -245,13 +242,12 @@ impl Sink<'_> {
     /// The rows that follow are of another space than those before.
     #[cold]
     fn enter(&mut self, space_id: u32) -> Result<Fate> {
-        if DEFINING.contains(&space_id) && self.block > self.task.user_block {
-            if let Some(late) = self.task.late {
-                late.store(true, Ordering::Relaxed);
-                return Err(
-                    Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id)
-                );
-            }
+        let is_late = system::defines(space_id) && self.block > self.task.user_block;
+        if let Some(late) = self.task.late.filter(|_| is_late) {
+            late.store(true, Ordering::Relaxed);
+            return Err(
+                Error::new(ErrorKind::Schema, "a definition behind rows of user spaces").space(space_id)
+            );
         }
         let fate = self.task.spaces.fate(self.task.schema, space_id)?;
         if let Fate::Load(space) = fate {

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use super::field_map::{self, FieldMapBuf, StoredTuple};
 use super::slab::{Budget, Handle, Slabs, next_slab_bytes};
 use crate::error::Result;
-use crate::limits::{HANDLE_UNIT_BITS, SLAB_BITS};
+use crate::limits::HANDLE_UNIT_BITS;
 
 const UNIT: usize = 1 << HANDLE_UNIT_BITS;
-const OFFSET_BITS: u32 = SLAB_BITS - HANDLE_UNIT_BITS;
 
 /// The tuples of one space.
 pub(crate) struct Arena {
@@ -36,11 +35,9 @@ impl Arena {
     /// arena is a broken promise of our own, not of foreign bytes.
     #[inline]
     pub(crate) fn get(&self, handle: Handle) -> StoredTuple<'_> {
-        let slab = handle.0 >> OFFSET_BITS;
-        let offset = (handle.0 as usize & ((1 << OFFSET_BITS) - 1)) << HANDLE_UNIT_BITS;
         // SAFETY: the handle was made by `ArenaWriter::push` of this arena, which wrote a whole tuple there before it
         // gave the handle out; slabs are neither moved nor freed nor written again while the arena is borrowed.
-        unsafe { StoredTuple::from_head(self.slabs.base(slab).add(offset)) }
+        unsafe { StoredTuple::from_head(self.slabs.base(handle.slab()).add(handle.offset_bytes())) }
     }
 }
 
@@ -78,7 +75,7 @@ impl ArenaWriter {
         // (slabs come zeroed).
         let target = unsafe { std::slice::from_raw_parts_mut(self.base.add(self.used_bytes), bytes) };
         field_map::encode(target, tuple, map);
-        let handle = Handle(self.slab << OFFSET_BITS | (self.used_bytes >> HANDLE_UNIT_BITS) as u32);
+        let handle = Handle::new(self.slab, self.used_bytes);
         self.used_bytes += room;
         Ok(handle)
     }

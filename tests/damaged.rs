@@ -1,0 +1,145 @@
+//! Copies of one snapshot, each damaged in one place, and what becomes of them: an error that says where and why, a
+//! load that says what is odd, or a load like any other because nothing in the format holds what was changed.
+//!
+//! The file has four blocks, at bytes 103, 7917, 10183 and 12524, and its end marker at byte 14495.
+
+mod common;
+
+use std::path::PathBuf;
+
+use ErrorKind::*;
+use Fate::*;
+use common::{folders, snapshots};
+use lycosa::{ErrorKind, Options, Store};
+
+/// What becomes of a damaged copy.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    /// One of these kinds of error; block and byte, where it has them; words of the message.
+    Error(&'static [ErrorKind], Option<u64>, Option<u64>, &'static [&'static str]),
+    /// It loads as if whole, with a notice of these words.
+    Notice(&'static [&'static str]),
+    /// It loads as if whole: why nothing can be noticed.
+    Undetectable(&'static str),
+}
+
+const TABLE: &[(&str, Fate)] = &[
+    ("bad-rows", Error(&[MsgPack, Row], Some(1), Some(7917), &["row"])),
+    ("bad-zstd", Error(&[MsgPack, Row, TupleFormat, Compression], Some(1), Some(7917), &[])),
+    ("bad-zstd-frame", Error(&[Compression], Some(1), Some(7917), &["zstd"])),
+    ("bitflip-crc", Error(&[Checksum], Some(1), Some(7917), &["checksum: expected 0x", "found 0x"])),
+    ("bitflip-data", Error(&[Checksum], Some(1), Some(7917), &["checksum: expected 0x", "found 0x"])),
+    ("bitflip-magic", Error(&[Container], Some(1), Some(7917), &["magic"])),
+    ("bitflip-padding", Undetectable("the content of the padding means nothing")),
+    ("block-removed", Error(&[RowNumber], Some(1), Some(7917), &["rows are missing"])),
+    ("block-twice", Error(&[RowNumber, DuplicateKey], Some(2), Some(10183), &["twice"])),
+    ("blocks-swapped", Notice(&["not in the order of their rows", "have been sorted"])),
+    ("empty-file", Error(&[Truncated], None, Some(0), &["text header", "0 bytes"])),
+    ("eof-corrupt", Error(&[Container], Some(4), Some(14495), &["magic"])),
+    ("eof-half", Error(&[Truncated], Some(4), Some(14495), &["end marker"])),
+    ("eof-missing", Error(&[Truncated], Some(4), Some(14495), &["end marker", "the end of the file"])),
+    ("first-block-removed", Error(&[NoSystemRows], None, None, &["system spaces"])),
+    ("garbage-after-eof", Error(&[Container], Some(4), Some(14495), &["nothing behind it", "64 bytes"])),
+    ("garbage-between", Error(&[Container], Some(2), Some(10183), &["magic"])),
+    ("length-huge", Error(&[Limit], Some(1), Some(7917), &["payload length", "4294967280"])),
+    ("length-long", Error(&[Container, Checksum], None, None, &[])),
+    ("length-short", Error(&[Container, Checksum], None, None, &[])),
+    ("prev-crc", Undetectable("no reader looks at this field, and writers always put 0")),
+    ("text-filetype", Error(&[NotSuchFile], None, None, &["file type", "SOAP"])),
+    ("text-instance", Notice(&["_cluster"])),
+    ("text-instance-bad", Error(&[Container], None, None, &["text header"])),
+    ("text-software", Undetectable("the writer's version is free text")),
+    ("text-vclock-bad", Error(&[Container], None, None, &["vclock"])),
+    ("trunc-at-block", Error(&[Truncated], Some(2), Some(10183), &["end marker"])),
+    ("trunc-mid-block", Error(&[Truncated], Some(2), Some(10183), &["payload"])),
+    ("trunc-mid-fixheader", Error(&[Truncated], Some(2), Some(10183), &["block head"])),
+    ("trunc-text-header", Error(&[Truncated], None, None, &["text header"])),
+    ("version-line", Error(&[Version], None, Some(5), &["0.99"])),
+    ("zeros-appended", Error(&[Container], Some(4), Some(14495), &["nothing behind it", "4096 bytes"])),
+    ("zeros-for-eof", Error(&[Container], Some(4), Some(14495), &["magic"])),
+];
+
+const FILE: &str = "00000000000000000487.snap";
+
+fn folder(case: &str) -> PathBuf {
+    snapshots().join("damaged").join(format!("damaged-snap-{case}"))
+}
+
+fn fingerprints(store: &Store) -> Vec<(u32, u64, Option<u32>)> {
+    store.spaces().map(|space| (space.def().id, space.len(), space.fingerprint())).collect()
+}
+
+#[test]
+fn the_table_has_a_line_for_every_damaged_copy() {
+    let mut cases: Vec<String> = folders(&snapshots().join("damaged"))
+        .iter()
+        .filter_map(|folder| Some(folder.file_name()?.to_str()?.strip_prefix("damaged-snap-")?.to_owned()))
+        .collect();
+    cases.sort();
+    let mut lines: Vec<_> = TABLE.iter().map(|(case, _)| case.to_string()).collect();
+    lines.sort();
+    assert_eq!(cases, lines);
+}
+
+#[test]
+fn every_damaged_copy_fares_as_the_table_says() {
+    let base = Store::open(snapshots().join("damaged/base")).unwrap();
+    assert_eq!(base.space(512u32).unwrap().len() + base.space(513u32).unwrap().len(), 480);
+    for (case, fate) in TABLE {
+        let folder = folder(case);
+        // A fault of the snapshot comes before what its logs have to say.
+        let alone = Options::new().snapshot_only(true);
+        let opened = [
+            ("the folder", Store::open(&folder)),
+            ("the folder, snapshot only", Store::open_with(&folder, &alone)),
+            ("the file", Store::open(folder.join(FILE))),
+            ("the file, one thread", Store::open_with(folder.join(FILE), &Options::new().threads(1))),
+        ];
+        for (number, (how, opened)) in opened.into_iter().enumerate() {
+            let place = format!("{case}, {how}");
+            match (fate, opened) {
+                (Error(kinds, block, byte, words), Err(error)) => {
+                    assert!(kinds.contains(&error.kind()), "{place}: {:?}: {error}", error.kind());
+                    assert_eq!(error.place().file.as_deref(), Some(&*folder.join(FILE)), "{place}: {error}");
+                    if let Some(block) = block {
+                        assert_eq!(error.place().block, Some(*block), "{place}: {error}");
+                    }
+                    if let Some(byte) = byte {
+                        assert_eq!(error.place().byte, Some(*byte), "{place}: {error}");
+                    }
+                    let text = error.to_string();
+                    words
+                        .iter()
+                        .for_each(|word| assert!(text.contains(word), "{place}: no {word:?} in {text}"));
+                }
+                (Error(..), Ok(_)) => panic!("{place}: it loads"),
+                // The logs belong to another instance, or hold newer transactions.
+                (_, Err(error)) if number == 0 => {
+                    let expected = if *case == "text-instance" { Container } else { NewerLogs };
+                    assert_eq!(error.kind(), expected, "{place}: {error}");
+                    if *case == "text-instance" {
+                        let text = error.to_string();
+                        for uuid in
+                            ["f2019688-0583-4062-ba1d-401f3a527f05", "f2019688-0083-4062-ba1d-401f3a527f05"]
+                        {
+                            assert!(text.contains(uuid), "{place}: no {uuid} in {text}");
+                        }
+                    }
+                }
+                (_, Err(error)) => panic!("{place}: {error}"),
+                (_, Ok(_)) if number == 0 => panic!("{place}: newer logs are ignored"),
+                (Notice(words), Ok(store)) => {
+                    assert_eq!(fingerprints(&store), fingerprints(&base), "{place}");
+                    let notices = store.report().notices.join("\n");
+                    words
+                        .iter()
+                        .for_each(|word| assert!(notices.contains(word), "{place}: {word:?} in {notices:?}"));
+                }
+                (Undetectable(why), Ok(store)) => {
+                    assert_eq!(fingerprints(&store), fingerprints(&base), "{place}");
+                    assert_eq!(store.report().notices, [""; 0], "{place}: {why}");
+                }
+            }
+        }
+    }
+}
