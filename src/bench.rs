@@ -82,12 +82,9 @@ pub struct Row {
 #[inline]
 pub fn row(bytes: &[u8], at: usize) -> Result<Row> {
     Ok(match snapshot_row(bytes, at)? {
-        SnapRow::Insert { space_id, lsn, tuple_at, tuple_ends_row, row_end } => Row {
-            number: lsn.unwrap_or(0),
-            space_id: Some(space_id),
-            tuple_at,
-            end: (!tuple_ends_row).then_some(row_end),
-        },
+        SnapRow::Insert { space_id, lsn, tuple_at, row_end } => {
+            Row { number: lsn.unwrap_or(0), space_id: Some(space_id), tuple_at, end: row_end }
+        }
         SnapRow::Other { lsn, row_end, .. } => {
             Row { number: lsn.unwrap_or(0), space_id: None, tuple_at: row_end, end: Some(row_end) }
         }
@@ -225,13 +222,7 @@ impl<'a> Build<'a> {
     }
 
     /// A secondary tree, not unique: buckets, each sorted and written back.
-    pub fn secondary(
-        tuples: &'a Tuples,
-        shape: &Shape,
-        key: Key<'_>,
-        primary: Key<'_>,
-        hints: bool,
-    ) -> Self {
+    pub fn secondary(tuples: &'a Tuples, shape: &Shape, key: Key<'_>, primary: Key<'_>, hints: bool) -> Self {
         let key_def = Arc::new(KeyDef::new(&shape.0, &parts(key), false, &parts(primary)));
         let sample = sample(tuples);
         let hints = if hints { Hints::sample(&key_def, &sample) } else { Hints::none() };

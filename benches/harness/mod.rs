@@ -59,6 +59,10 @@ impl<'a> Group<'a> {
         Self { title: title.into(), rows, bytes, arms, ratios, expected: Vec::new() }
     }
 
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
     /// What the arms must find, known from elsewhere.
     pub fn expect(&mut self, name: &'static str, value: u64) {
         self.expected.push((name, value));
@@ -130,7 +134,8 @@ impl<'a> Group<'a> {
             Some((format!("{over} / {under}"), ratios))
         });
         let ratios: Vec<(String, Vec<f64>)> = ratios.collect();
-        let widths = lines.iter().map(|(name, _)| name.len()).chain(ratios.iter().map(|(name, _)| name.len()));
+        let widths =
+            lines.iter().map(|(name, _)| name.len()).chain(ratios.iter().map(|(name, _)| name.len()));
         let width = widths.max().unwrap_or(0);
 
         let mut text = format!("{}: {} rows", self.title, self.rows);
