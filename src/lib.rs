@@ -32,6 +32,9 @@
 //!
 //! The library never prints, never exits, and reads no environment.
 
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 mod error;
 mod file;
 mod index;
