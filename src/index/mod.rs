@@ -20,3 +20,6 @@ pub(crate) mod multikey;
 #[expect(unsafe_code, reason = "turns the number of a block into its address")]
 pub(crate) mod pool;
 pub(crate) mod tree;
+
+#[cfg(test)]
+mod twin_tests;
