@@ -484,13 +484,14 @@ fn uuid_image(data: &[u8], at: usize) -> u64 {
     read::ext(data, at).map_or(0, |((_, payload), _)| first_bytes(payload))
 }
 
-/// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30.
+/// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30. The first second is not told from what is
+/// before it, so that the least image, which is not exact, belongs to no value that is.
 fn datetime_image(data: &[u8], at: usize) -> Image {
     let datetime =
         read::ext(data, at).ok().and_then(|((_, payload), _)| ext::Datetime::from_payload(payload).ok());
     let Some(datetime) = datetime else { return (0, false) };
     let half = 1i64 << 33;
-    if datetime.seconds < -half {
+    if datetime.seconds <= -half {
         (0, false)
     } else if datetime.seconds >= half {
         (u64::MAX, false)
@@ -499,11 +500,12 @@ fn datetime_image(data: &[u8], at: usize) -> Image {
     }
 }
 
-/// The class in 4 bits, in the order of classes, then the class's own image without its last 4 bits.
+/// The class in 4 bits, in the order of classes, then the class's own image without its last 5 bits. As with numbers,
+/// the bit in their place is "or a little more", so that only a value without any has its image for itself.
 fn scalar_image(data: &[u8], at: usize) -> Image {
     let (rank, (image, exact)) = match read::class_at(data, at) {
         class::NIL => (0, (0, true)),
-        class::BOOL => (1, (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)) << 4, true)),
+        class::BOOL => (1, (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)) << 5, true)),
         class::UINT | class::INT | class::FLOAT32 | class::FLOAT64 => (2, number_image_of(data, at)),
         class::STR => (3, (first_bytes(text(data, at)), false)),
         class::BIN => (4, (first_bytes(text(data, at)), false)),
@@ -515,5 +517,6 @@ fn scalar_image(data: &[u8], at: usize) -> Image {
         },
         _ => return (15 << 60, false),
     };
-    (rank << 60 | image >> 4, exact && image & 0xf == 0)
+    let whole = exact && image & 0x1f == 0;
+    (rank << 60 | image >> 5 << 1 | u64::from(!whole), whole)
 }
