@@ -11,7 +11,8 @@
 //!   spread evenly, so the splitters need no sample.
 //!
 //! Sorting compares hints; only entries whose hints tie are compared in full, and only there can keys be equal, because
-//! equal keys have equal hints.
+//! equal keys have equal hints. Where many tie (keys outside the sampled ranges, long strings that begin alike), hints
+//! that are learnt from the tying entries themselves order them first, with one look at each tuple instead of many.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +36,15 @@ const BUCKET_ENTRIES: u64 = 50_000;
 
 /// The most buckets: each has an open leaf a worker, and all of them should stay in the cache.
 const BUCKETS_MAX: u64 = 1024;
+
+/// Fewer entries that tie are compared in full at once.
+const REHINT_ENTRIES_MIN: usize = 64;
+
+/// Tuples that new hints are learnt from.
+const REHINT_SAMPLE: usize = 1000;
+
+/// How often ties among ties get new hints: each time they reach some 8 bytes further into a key.
+const REHINT_DEPTH_MAX: usize = 32;
 
 /// The transaction that recovered nodes are born in.
 pub(crate) const RECOVERY_TXN: u64 = 0;
@@ -363,7 +373,8 @@ impl Unfinished {
         pool: &Arc<NodePool>,
         scratch: &mut Scratch,
     ) -> Result<(Part, Cost), Failure> {
-        let mut sort = Sort { key_def: &plan.key_def, arena, pool, cost: Cost::default() };
+        let depth_max = if plan.hints.is_none() { 0 } else { REHINT_DEPTH_MAX };
+        let mut sort = Sort { key_def: &plan.key_def, arena, pool, depth_max, cost: Cost::default() };
         let part = match self {
             Self::Ordered(feeds) => Part::Leaves(sort.join(take(feeds), &mut scratch.plain)?),
             Self::Buckets(buckets) => {
@@ -446,6 +457,8 @@ struct Sort<'a> {
     key_def: &'a KeyDef,
     arena: &'a Arena,
     pool: &'a Arc<NodePool>,
+    /// 0: no hints are wanted.
+    depth_max: usize,
     cost: Cost,
 }
 
@@ -455,14 +468,61 @@ impl Sort<'_> {
         sort::by_hint(&mut room.entries, &mut room.buffers, |entry| entry.entry().hint);
         for ties in room.entries.chunk_by_mut(|a, b| a.entry().hint == b.entry().hint) {
             if ties.len() > 1 {
-                self.sort_ties(ties)?;
+                self.cost.ties += ties.len() as u64;
+                self.sort_ties(ties, 0)?;
             }
         }
         Ok(())
     }
 
-    fn sort_ties<const MULTI: bool, E: BulkEntry<MULTI>>(&mut self, ties: &mut [E]) -> Result<(), Failure> {
-        self.cost.ties += ties.len() as u64;
+    /// Sorts entries whose hints tie; they have had new hints `depth` times.
+    fn sort_ties<const MULTI: bool, E: BulkEntry<MULTI>>(
+        &mut self,
+        ties: &mut [E],
+        depth: usize,
+    ) -> Result<(), Failure> {
+        if ties.len() < REHINT_ENTRIES_MIN || depth >= self.depth_max {
+            return self.sort_in_full(ties);
+        }
+        let step = ties.len().div_ceil(REHINT_SAMPLE);
+        let sample: Vec<_> =
+            ties.iter().step_by(step).map(|tie| self.arena.get(tie.entry().handle)).collect();
+        let hints = Hints::sample(self.key_def, &sample);
+        let mut hinted: Vec<(u64, E)> = ties
+            .iter()
+            .map(|&tie| {
+                let Position { tuple, element } = position(self.arena, tie.entry());
+                (hints.of(self.key_def, &tuple, element), tie)
+            })
+            .collect();
+        self.cost.touches += (sample.len() + ties.len()) as u64;
+        hinted.sort_unstable_by_key(|&(hint, _)| hint);
+        ties.iter_mut().zip(&hinted).for_each(|(tie, &(_, hinted))| *tie = hinted);
+        let mut groups = Vec::new();
+        let mut start = 0;
+        for group in hinted.chunk_by(|a, b| a.0 == b.0) {
+            if group.len() > 1 {
+                groups.push(start..start + group.len());
+            }
+            start += group.len();
+        }
+        // Before it goes deeper, so that depth costs no memory.
+        drop(hinted);
+        for group in groups {
+            if group.len() == ties.len() {
+                self.sort_in_full(ties)?;
+            } else {
+                self.sort_ties(&mut ties[group], depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts by comparing keys; finds equal ones.
+    fn sort_in_full<const MULTI: bool, E: BulkEntry<MULTI>>(
+        &mut self,
+        ties: &mut [E],
+    ) -> Result<(), Failure> {
         let mut touches = 0;
         ties.sort_unstable_by(|a, b| {
             touches += 2;

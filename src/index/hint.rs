@@ -96,6 +96,11 @@ impl Hints {
         Self { own: Box::new([]), tail: Box::new([]), tail_if_nil: false, lean: None }
     }
 
+    /// Whether these are the hints that always tie.
+    pub(crate) fn is_none(&self) -> bool {
+        self.own.is_empty()
+    }
+
     /// Learns the ranges from a sample of tuples. An empty sample gives ranges that everything is outside of.
     pub(crate) fn sample<T: Fields>(key_def: &KeyDef, sample: &[T]) -> Self {
         let coders = |parts: &[KeyPart]| -> Box<[Coder]> {
