@@ -4,6 +4,7 @@
 //!
 //! Where no `tarantool` is installed, this is left out, and says so; `LYCOSA_REQUIRE_TARANTOOL=1` makes its absence a
 //! failure. `LYCOSA_SEEDS=100` tries more seeds, `LYCOSA_SEED=N` tries one again.
+#![expect(clippy::print_stdout, reason = "seeds and what was left out are for the reader of the log")]
 
 mod common;
 

@@ -35,12 +35,23 @@ fn block(rows: &[u8]) -> Vec<u8> {
     block
 }
 
-/// An INSERT of the tuple into the space, as snapshots hold it; `lsn` for logs.
-fn row(space: u32, lsn: Option<u8>, tuple: &Value) -> Vec<u8> {
-    let mut row = match lsn {
-        None => vec![0x81, 0x00, 0x02],
-        Some(lsn) => vec![0x83, 0x00, 0x02, 0x02, 0x01, 0x03, lsn],
-    };
+/// An INSERT of the tuple into the space as the row of that number in a snapshot.
+fn snapshot_row(number: usize, space: u32, tuple: &Value) -> Vec<u8> {
+    let mut row = vec![0x82, 0x00, 0x02, 0x03, 0xcd];
+    row.extend((number as u16).to_be_bytes());
+    row.extend(body(space, tuple));
+    row
+}
+
+/// An INSERT of the tuple into the space, as logs hold it.
+fn log_row(lsn: u8, space: u32, tuple: &Value) -> Vec<u8> {
+    let mut row = vec![0x83, 0x00, 0x02, 0x02, 0x01, 0x03, lsn];
+    row.extend(body(space, tuple));
+    row
+}
+
+fn body(space: u32, tuple: &Value) -> Vec<u8> {
+    let mut row = Vec::new();
     row.extend([0x82, 0x10, 0xce]);
     row.extend(space.to_be_bytes());
     row.push(0x21);
@@ -114,7 +125,9 @@ fn snapshot(people: impl Iterator<Item = Value>) -> Vec<u8> {
     let mut all = rows();
     let place = all.iter().position(|(space, _)| *space == 513).unwrap();
     all.splice(place..place, people.map(|person| (512, person)));
-    let payload: Vec<u8> = all.iter().flat_map(|(space, tuple)| row(*space, None, tuple)).collect();
+    let numbered = all.iter().enumerate();
+    let payload: Vec<u8> =
+        numbered.flat_map(|(number, (space, tuple))| snapshot_row(number, *space, tuple)).collect();
     [header("SNAP"), block(&payload), vec![0xd5, 0x10, 0xad, 0xed]].concat()
 }
 
@@ -537,7 +550,7 @@ fn newer_logs_are_refused_unless_the_snapshot_alone_is_wanted() {
     let (folder, logs) = (folder(), TempDir::new().unwrap());
     let log = [
         header("XLOG"),
-        block(&row(512, Some(1), &json!([3, "Eve", 1, [0, 0]]))),
+        block(&log_row(1, 512, &json!([3, "Eve", 1, [0, 0]]))),
         vec![0xd5, 0x10, 0xad, 0xed],
     ];
     fs::write(logs.path().join("00000000000000000000.xlog"), log.concat()).unwrap();

@@ -17,8 +17,11 @@
 //!
 //! Strings are coded by the bytes after the longest common prefix of the sample: 8 bytes, or, where all are short, 7
 //! bytes and the length, which is exact.
+//!
+//! Most keys are made of unsigned numbers and strings that ascend and are never nil. For those there is a straight way
+//! ([`Lean`]) that gives up, and leaves the tuple to the general one, at whatever it was not made for.
 
-use super::key_def::{Fields, KeyDef, KeyPart};
+use super::key_def::{Fields, KeyDef, KeyPart, Place};
 use crate::msgpack::compare::{Number, number};
 use crate::msgpack::parse::KeyKind as Kind;
 use crate::msgpack::{class, ext, read};
@@ -30,6 +33,21 @@ pub(crate) struct Hints {
     tail: Box<[Coder]>,
     /// The tail follows only where an own part is nil.
     tail_if_nil: bool,
+    /// The parts that make up a hint, if all of them are simple.
+    lean: Option<Box<[Lean]>>,
+}
+
+/// A part of unsigned numbers or strings, not nullable, ascending.
+#[derive(Debug, Clone)]
+struct Lean {
+    /// `None`: the first field.
+    slot: Option<u16>,
+    least: u64,
+    /// Greatest less least.
+    span: u64,
+    width: u32,
+    /// A string, by 8 bytes after this prefix.
+    prefix: Option<Box<[u8]>>,
 }
 
 /// How one part is coded.
@@ -75,7 +93,7 @@ type Code = (u64, bool);
 impl Hints {
     /// Hints that always tie: every comparison is a full one.
     pub(crate) fn none() -> Self {
-        Self { own: Box::new([]), tail: Box::new([]), tail_if_nil: false }
+        Self { own: Box::new([]), tail: Box::new([]), tail_if_nil: false, lean: None }
     }
 
     /// Learns the ranges from a sample of tuples. An empty sample gives ranges that everything is outside of.
@@ -83,12 +101,25 @@ impl Hints {
         let coders = |parts: &[KeyPart]| -> Box<[Coder]> {
             parts.iter().map(|part| Coder::sample(part, key_def.elements, sample)).collect()
         };
-        Self { own: coders(key_def.own()), tail: coders(key_def.tail()), tail_if_nil: key_def.unique }
+        let (own, tail, tail_if_nil) = (coders(key_def.own()), coders(key_def.tail()), key_def.unique);
+        let tail_coded = if tail_if_nil { 0 } else { tail.len() };
+        let coded = own.iter().zip(key_def.own()).chain(tail[..tail_coded].iter().zip(key_def.tail()));
+        let lean = coded.map(|(coder, part)| coder.lean(part)).collect();
+        Self { own, tail, tail_if_nil, lean }
     }
 
     /// The hint of a tuple, in a multikey index of one of its elements.
     #[inline]
     pub(crate) fn of<T: Fields>(&self, key_def: &KeyDef, tuple: &T, element: u32) -> u64 {
+        match self.lean.as_ref().and_then(|lean| lean_hint(lean, tuple)) {
+            Some(hint) => hint,
+            None => self.of_any(key_def, tuple, element),
+        }
+    }
+
+    /// The general way; the slow twin of [`lean_hint`].
+    #[inline(never)]
+    fn of_any<T: Fields>(&self, key_def: &KeyDef, tuple: &T, element: u32) -> u64 {
         let mut packer = Packer::new();
         let mut any_nil = false;
         for (coder, part) in self.own.iter().zip(key_def.own()) {
@@ -120,6 +151,41 @@ impl Hints {
         }
         (packer.low(), packer.high())
     }
+}
+
+/// The hint of a tuple whose values are all in the sampled ranges and of the usual forms.
+#[inline]
+fn lean_hint<T: Fields>(parts: &[Lean], tuple: &T) -> Option<u64> {
+    let data = tuple.data();
+    let (mut hint, mut left) = (0, u64::BITS);
+    for part in parts {
+        let at = match part.slot {
+            Some(slot) => tuple.slot(slot)?,
+            None if matches!(data.first(), Some(0x91..=0x9f)) => 1,
+            None => return None,
+        };
+        let image = match &part.prefix {
+            None => read::uint(data, at).ok()?.0,
+            Some(prefix) => {
+                let rest = read::str(data, at).ok()?.0.strip_prefix(&**prefix)?;
+                u64::from_be_bytes(*rest.first_chunk()?)
+            }
+        };
+        let above = image.wrapping_sub(part.least);
+        if above > part.span {
+            return None;
+        }
+        let code = above + 1;
+        if part.width > left {
+            return Some(hint | code >> (part.width - left));
+        }
+        left -= part.width;
+        hint |= code << left;
+        if left == 0 || part.prefix.is_some() {
+            return Some(hint);
+        }
+    }
+    Some(hint)
 }
 
 /// Puts codes side by side, most significant first.
@@ -209,6 +275,23 @@ impl Coder {
         }
         coder.fix_width();
         coder
+    }
+
+    /// The same for the straight way, if the part is simple enough.
+    fn lean(&self, part: &KeyPart) -> Option<Lean> {
+        let slot = match part.place {
+            Place::Slot(slot) => Some(slot),
+            Place::Walk(0) => None,
+            Place::Walk(_) | Place::Elements(_) => return None,
+        };
+        let prefix = match self.image {
+            ImageKind::Unsigned => None,
+            ImageKind::Long => Some(self.prefix.clone()),
+            _ => return None,
+        };
+        let simple = !self.is_nullable && !self.descending;
+        let (least, span) = (self.least, self.greatest - self.least);
+        simple.then_some(Lean { slot, least, span, width: self.width, prefix })
     }
 
     /// Gives the sampled range some room and counts the bits of its codes.
@@ -401,13 +484,14 @@ fn uuid_image(data: &[u8], at: usize) -> u64 {
     read::ext(data, at).map_or(0, |((_, payload), _)| first_bytes(payload))
 }
 
-/// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30.
+/// Seconds in 34 bits around 1970 (from 1697 to 2242), nanoseconds in 30. The first second is not told from what is
+/// before it, so that the least image, which is not exact, belongs to no value that is.
 fn datetime_image(data: &[u8], at: usize) -> Image {
     let datetime =
         read::ext(data, at).ok().and_then(|((_, payload), _)| ext::Datetime::from_payload(payload).ok());
     let Some(datetime) = datetime else { return (0, false) };
     let half = 1i64 << 33;
-    if datetime.seconds < -half {
+    if datetime.seconds <= -half {
         (0, false)
     } else if datetime.seconds >= half {
         (u64::MAX, false)
@@ -416,11 +500,12 @@ fn datetime_image(data: &[u8], at: usize) -> Image {
     }
 }
 
-/// The class in 4 bits, in the order of classes, then the class's own image without its last 4 bits.
+/// The class in 4 bits, in the order of classes, then the class's own image without its last 5 bits. As with numbers,
+/// the bit in their place is "or a little more", so that only a value without any has its image for itself.
 fn scalar_image(data: &[u8], at: usize) -> Image {
     let (rank, (image, exact)) = match read::class_at(data, at) {
         class::NIL => (0, (0, true)),
-        class::BOOL => (1, (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)) << 4, true)),
+        class::BOOL => (1, (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)) << 5, true)),
         class::UINT | class::INT | class::FLOAT32 | class::FLOAT64 => (2, number_image_of(data, at)),
         class::STR => (3, (first_bytes(text(data, at)), false)),
         class::BIN => (4, (first_bytes(text(data, at)), false)),
@@ -432,5 +517,6 @@ fn scalar_image(data: &[u8], at: usize) -> Image {
         },
         _ => return (15 << 60, false),
     };
-    (rank << 60 | image >> 4, exact && image & 0xf == 0)
+    let whole = exact && image & 0x1f == 0;
+    (rank << 60 | image >> 5 << 1 | u64::from(!whole), whole)
 }

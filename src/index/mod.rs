@@ -21,3 +21,6 @@ pub(crate) mod multikey;
 pub(crate) mod pool;
 pub(crate) mod sort;
 pub(crate) mod tree;
+
+#[cfg(test)]
+mod twin_tests;

@@ -21,8 +21,8 @@ use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
 use crate::tuple::format::Format;
 use crate::tuple::slab::{Budget, Handle};
 
-/// Tuples of a sample that are enough to know the ranges of keys and to split them into buckets.
-const SAMPLE_TUPLES_MAX: usize = 100_000;
+/// Tuples that a sample keeps: more than its blocks hold, unless tuples are of a few bytes each.
+const SAMPLE_TUPLES_MAX: usize = 400_000;
 
 /// A space with fewer sampled tuples than this one is sampled again when all its rows are in.
 pub(crate) const SAMPLE_TUPLES_MIN: usize = 2_000;

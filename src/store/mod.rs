@@ -6,6 +6,7 @@ pub(crate) mod report;
 mod rows;
 mod usage;
 
+use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -27,9 +28,10 @@ use report::LoadReport;
 ///
 /// ```
 /// let store = lycosa::Store::open("snapshots/2.6/02-one-space")?;
-/// let space = store.space("plain")?;
-/// let tuple = space.primary()?.get(&(5,))?.expect("the sample has a tuple 5");
-/// let (id, name): (u64, String) = tuple.decode()?;
+/// let users = store.space("users")?;
+/// let tuple = users.primary()?.get(&(14,))?.expect("the sample has a user 14");
+/// let (id, name, age): (u64, String, u32) = tuple.decode()?;
+/// assert_eq!((id, name.as_str(), age), (14, "dqsxi", 34));
 /// # Ok::<(), lycosa::Error>(())
 /// ```
 pub struct Store {
@@ -89,6 +91,12 @@ impl Store {
     }
 }
 
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.spaces()).finish()
+    }
+}
+
 impl Schema {
     /// Reads the definitions alone, from the newest snapshot of a folder or a lone `.snap` file.
     ///
@@ -103,6 +111,15 @@ impl Schema {
 #[derive(Clone, Copy)]
 pub struct Space<'a> {
     table: &'a Table,
+}
+
+impl fmt::Debug for Space<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space")
+            .field("name", &self.def().name)
+            .field("tuples", &self.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> Space<'a> {
@@ -178,6 +195,17 @@ pub struct Index<'a> {
     table: &'a Table,
     def: &'a IndexDef,
     data: &'a IndexData,
+}
+
+impl fmt::Debug for Index<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut index = f.debug_struct("Index");
+        index
+            .field("space", &self.table.def.name)
+            .field("name", &self.def.name)
+            .field("entries", &self.len());
+        index.finish_non_exhaustive()
+    }
 }
 
 impl<'a> Index<'a> {
@@ -282,6 +310,12 @@ impl<'a> Iterator for Select<'a> {
 pub struct Tuple<'a> {
     table: &'a Table,
     stored: StoredTuple<'a>,
+}
+
+impl fmt::Debug for Tuple<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_json())
+    }
 }
 
 impl<'a> Tuple<'a> {

@@ -261,10 +261,10 @@ impl Snapshot {
         let blocks = &self.heads[user_block.min(self.heads.len())..];
         let (mut rows, mut bytes) = (0, 0);
         if blocks.len() >= SAMPLE_BLOCKS_MIN {
-            let step = blocks.len() / SAMPLE_BLOCKS;
-            // The first block is half system rows, the last one is often short: begin within.
-            let chosen = blocks.iter().skip(step / 2).step_by(step);
-            let times = blocks.len() as f64 / chosen.len() as f64;
+            // The first and the last are among them, for a key that ascends has its ends there.
+            let chosen =
+                (0..SAMPLE_BLOCKS).map(|number| &blocks[number * (blocks.len() - 1) / (SAMPLE_BLOCKS - 1)]);
+            let times = blocks.len() as f64 / SAMPLE_BLOCKS as f64;
             let sampled = rows::sample(&self.file, chosen, spaces, budget, self.unpacked_bytes_max);
             (rows, bytes) = (sampled.rows, sampled.bytes);
             for (loader, sample) in spaces.loaders.iter_mut().zip(&sampled.samples) {

@@ -72,6 +72,14 @@ impl Cell<'_> {
     fn first(&self) -> &Value {
         &self.reports[0]
     }
+
+    /// The threads that were asked for; what a small file leaves idle is not another arm.
+    fn threads(&self) -> u64 {
+        match self.threads {
+            0 => number(&self.first()["threads"]) as u64,
+            threads => u64::from(threads),
+        }
+    }
 }
 
 fn number(value: &Value) -> f64 {
@@ -282,7 +290,7 @@ fn cell_json(cell: &Cell<'_>) -> Value {
         "path": cell.path.display().to_string(),
         "snapshot": first["snapshot"],
         "snapshot_bytes": snapshot_bytes(first),
-        "threads": first["threads"],
+        "threads": cell.threads(),
         "arm": cell.arm.name(),
         "stages": stages,
         "total": timed(&first["total"]["rows"], &first["total"]["bytes"], &|key| cell.total(key)),
@@ -386,7 +394,7 @@ fn print_tables(
         let rows = number(&cell.first()["total"]["rows"]);
         table.row(vec![
             cell.path.display().to_string(),
-            cell.first()["threads"].to_string(),
+            cell.threads().to_string(),
             cell.arm.name().to_owned(),
             format!("{wall:.3}"),
             format!("{user:.3}"),
