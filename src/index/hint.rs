@@ -248,7 +248,7 @@ impl Coder {
             })
         };
         let mut coder = Self {
-            image: ImageKind::of(part.kind),
+            image: if part.takes_decimals { ImageKind::Number } else { ImageKind::of(part.kind) },
             least: u64::MAX,
             greatest: 0,
             below: u64::from(part.is_nullable),
@@ -451,7 +451,7 @@ fn double_image(data: &[u8], at: usize) -> Image {
         Ok((value, _)) => value,
         Err(_) => match read::int(data, at) {
             Ok((value, _)) => value as f64,
-            Err(_) => return number_image_of(data, at),
+            Err(_) => return (0, false),
         },
     };
     (ordered_bits(value), value.is_nan() || value.abs() < EXACT_INTEGERS)

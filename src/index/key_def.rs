@@ -51,6 +51,9 @@ pub(crate) enum Place {
 pub(crate) struct KeyPart {
     pub(crate) place: Place,
     pub(crate) kind: Kind,
+    /// Values are decimals too, although the part's type is double: what Tarantool makes of a field of that type where
+    /// a later index has a part of type number.
+    pub(crate) takes_decimals: bool,
     /// The value may be nil or missing.
     pub(crate) is_nullable: bool,
     pub(crate) exclude_null: bool,
@@ -136,9 +139,12 @@ fn key_part(format: &Format, part: &PartDef) -> KeyPart {
         Some(slot) => Place::Slot(slot),
         None => Place::Walk(part.field),
     };
+    let kind = kind_of(part.field_type);
+    let held = format.type_of(part.field, part.path.as_ref()).map_or(kind, kind_of);
     KeyPart {
         place,
-        kind: kind_of(part.field_type),
+        kind,
+        takes_decimals: kind == Kind::Double && matches!(held, Kind::Number | Kind::Decimal),
         is_nullable: part.is_nullable,
         exclude_null: part.exclude_null,
         descending: part.descending,

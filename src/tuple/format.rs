@@ -199,6 +199,11 @@ impl Format {
         self.find(field, path.prefix())?.slot
     }
 
+    /// The type that values of a key part have; nothing where it is not known here.
+    pub(crate) fn type_of(&self, field: u32, path: Option<&Path>) -> Option<FieldType> {
+        Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
+    }
+
     fn find(&self, field: u32, tokens: &[Token]) -> Option<&Node> {
         let top = if (field as usize) < self.rules.len() { field } else { *self.far.get(&field)? };
         let mut node = &self.nodes[top as usize];

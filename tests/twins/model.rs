@@ -45,7 +45,10 @@ impl Shape {
 #[derive(Debug, Clone)]
 pub struct Field {
     pub shape: Shape,
+    /// The type of the values.
     pub field_type: Type,
+    /// The type that the format says; seldom not the same.
+    pub declared: Type,
     pub is_nullable: bool,
     /// The usual values, and others, maybe far from them.
     sources: [Source; 2],
@@ -54,19 +57,19 @@ pub struct Field {
 impl Field {
     pub fn new(random: &mut Rng, shape: Shape, field_type: Type, is_nullable: bool) -> Self {
         let sources = [Source::new(random, field_type), Source::new(random, field_type)];
-        Self { shape, field_type, is_nullable, sources }
+        Self { shape, field_type, declared: field_type, is_nullable, sources }
     }
 
     /// With values that seldom come twice.
     pub fn wide(random: &mut Rng, field_type: Type) -> Self {
         let sources = [Source::wide(random, field_type), Source::wide(random, field_type)];
-        Self { shape: Shape::Plain, field_type, is_nullable: false, sources }
+        Self { shape: Shape::Plain, field_type, declared: field_type, is_nullable: false, sources }
     }
 
     /// The type's name in the format.
     pub fn format_type(&self, random: &mut Rng) -> &'static str {
         match self.shape {
-            Shape::Plain => self.field_type.name(),
+            Shape::Plain => self.declared.name(),
             _ if random.bool() => "any",
             Shape::Map => "map",
             Shape::Second | Shape::Array | Shape::Maps => "array",
@@ -193,8 +196,29 @@ impl Space {
         for _ in 0..random.usize(..4) {
             space.add_index(random);
         }
+        if random.u8(..6) == 0 {
+            space.add_odd_double(random);
+        }
         space.name_indexes();
         space
+    }
+
+    /// A field of type double with a part of type number: Tarantool then takes decimals there, and parts of type double
+    /// have to order them.
+    fn add_odd_double(&mut self, random: &mut Rng) {
+        let mut field = Field::new(random, Shape::Plain, Type::Number, false);
+        field.declared = Type::Double;
+        self.fields.push(field);
+        let at = self.fields.len() - 1;
+        for part_type in [Type::Double, Type::Number] {
+            let others: Vec<usize> = (0..at).filter(|&field| !self.fields[field].shape.is_multikey()).collect();
+            let chosen = [at, pick(random, &others)];
+            let mut index = Index::over(random, &self.fields, &chosen, false);
+            index.parts[0].part_type = part_type;
+            // The last one decides, so that of type number comes last.
+            let place = if part_type == Type::Double { random.usize(1..=self.indexes.len()) } else { self.indexes.len() };
+            self.indexes.insert(place, index);
+        }
     }
 
     fn add_index(&mut self, random: &mut Rng) {
