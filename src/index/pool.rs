@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::limits::{SLAB_BITS, SLABS_MAX};
-use crate::tuple::slab::{Budget, Slabs};
+use crate::tuple::slab::{Budget, Slabs, next_slab_bytes};
 
 /// The number of a block in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +86,7 @@ impl<const BYTES: usize> Pool<BYTES> {
     /// Where the block begins: `BYTES` bytes, aligned to 64.
     #[inline]
     pub(crate) fn at(&self, id: BlockId) -> *mut u8 {
+        debug_assert!((id.number() + 1) * BYTES <= next_slab_bytes(id.slab()), "{id:?} is not of this pool");
         // SAFETY: numbers of blocks are made by `Writer::take` alone, from slabs of its own pool, and stay
         // with it.
         unsafe { self.slabs.base(id.slab()) }.wrapping_add(id.number() * BYTES)
@@ -99,7 +100,7 @@ impl<const BYTES: usize> Pool<BYTES> {
     /// The blocks that exist and those that nobody has, while there is no writer.
     #[cfg(test)]
     pub(crate) fn census(&self) -> (usize, usize) {
-        let all = (0..self.slabs.len()).map(|slab| crate::tuple::slab::next_slab_bytes(slab) / BYTES).sum();
+        let all = (0..self.slabs.len()).map(|slab| next_slab_bytes(slab) / BYTES).sum();
         let left = self.left();
         (all, left.free.len() + left.runs.iter().map(|run| (run.end - run.next) as usize).sum::<usize>())
     }

@@ -156,6 +156,10 @@ struct OpenLeaf {
     len: usize,
 }
 
+// SAFETY: the leaf is known to nobody but the writer that fills it, which also holds its pool; memory of a pool is
+// not bound to a thread. Said of this pointer alone, so that the writers' other fields are still looked at.
+unsafe impl Send for OpenLeaf {}
+
 impl OpenLeaf {
     const fn none<const MULTI: bool>() -> Self {
         Self { at: std::ptr::null_mut(), len: Shapes::<MULTI>::LEAF.capacity }
@@ -214,9 +218,6 @@ pub(crate) struct LeafWriter<const MULTI: bool> {
     writer: NodeWriter,
 }
 
-// SAFETY: the pointer is to a leaf that the value owns, in the pool that its writer holds.
-unsafe impl<const MULTI: bool> Send for LeafWriter<MULTI> {}
-
 impl<const MULTI: bool> LeafWriter<MULTI> {
     pub(crate) fn new(writer: NodeWriter, txn: u64) -> Self {
         Self { open: OpenLeaf::none::<MULTI>(), leaves: Vec::new(), txn, writer }
@@ -274,9 +275,6 @@ pub(crate) struct BucketWriter<const MULTI: bool> {
     txn: u64,
     writer: NodeWriter,
 }
-
-// SAFETY: the pointers are to leaves that the value owns, in the pool that its writer holds.
-unsafe impl<const MULTI: bool> Send for BucketWriter<MULTI> {}
 
 impl<const MULTI: bool> BucketWriter<MULTI> {
     /// A writer to `buckets` buckets, at least one.

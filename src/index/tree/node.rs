@@ -148,7 +148,12 @@ impl<'a, const MULTI: bool> NodeRef<'a, MULTI> {
 
     #[inline]
     pub(crate) fn len(self) -> usize {
-        self.head().len as usize
+        let Head { len, .. } = self.head();
+        debug_assert!(
+            usize::from(len) <= self.capacity(),
+            "{len} rows: no node, or one of another kind of tree"
+        );
+        usize::from(len)
     }
 
     /// 0 for a leaf.
