@@ -34,7 +34,7 @@ pub(crate) const INDEX_PARTS_MAX: usize = 255;
 /// The greatest field number of an index part (`BOX_INDEX_FIELD_MAX`).
 pub(crate) const INDEX_FIELD_MAX: u32 = 32_767;
 
-/// Levels at which everything that recurses (printing, JSON, paths) stops with a mark.
+/// Levels of nesting that are printed as JSON and read from it; what lies deeper is printed as its bytes.
 pub(crate) const NESTING_MAX: usize = 512;
 
 /// Log2 of the bytes that a slab may have: 32 MiB, 16 huge pages, so that little is left over at its end.

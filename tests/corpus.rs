@@ -111,7 +111,7 @@ fn hints_threads_and_the_nested_path_change_nothing() {
 #[test]
 fn one_number_in_two_encodings_is_a_duplicate_key_that_names_both_tuples() {
     let folder = snapshots().join(DUPLICATE);
-    let error = Store::open(&folder).err().expect("the primary key holds 1 twice");
+    let error = Store::open(&folder).expect_err("the primary key holds 1 twice");
     assert_eq!(error.kind(), ErrorKind::DuplicateKey, "{error}");
     assert_eq!(error.place().file.as_deref(), Some(&*snapshot_of(&folder)), "{error}");
     assert_eq!(error.place().space.as_deref(), Some("nc"), "{error}");

@@ -314,7 +314,7 @@ fn promises_of_four_billion_elements_are_errors() {
 fn bytes_after_a_tuple_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = with_payload(|payload| payload.push(0xc0));
-    let error = open(folder.path(), &file).err().expect("a nil is no row");
+    let error = open(folder.path(), &file).expect_err("a nil is no row");
     assert_eq!(error.place().block, Some(0), "{error}");
     assert_eq!(error.place().row, Some(5), "{error}");
 }
@@ -356,7 +356,7 @@ fn equal_keys_are_an_error_that_names_both_tuples() {
                 ],
             };
             let error =
-                open(folder.path(), &Parts { text: text(), blocks }.file()).err().expect("1 is there twice");
+                open(folder.path(), &Parts { text: text(), blocks }.file()).expect_err("1 is there twice");
             assert_eq!(error.kind(), ErrorKind::DuplicateKey, "{error}");
             assert_eq!(error.place().space.as_deref(), Some("t"), "{error}");
             let found = error.finding().unwrap();

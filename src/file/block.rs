@@ -223,11 +223,7 @@ pub(crate) mod build {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bytes(text: &str) -> Vec<u8> {
-        let digits: String = text.split_whitespace().collect();
-        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
-    }
+    use crate::msgpack::unhex as bytes;
 
     #[test]
     fn the_checksum_is_that_of_tarantool() {

@@ -4,7 +4,7 @@
 //! `pread` into buffers of ours and never mapped: a mapped file that another process cuts short kills the
 //! process by a signal, while here it is an error with a place.
 //!
-//! Tests put a [`simulated`] twin in its place, whose Nth call fails or whose files shrink while they are
+//! Tests put a `simulated` twin in its place, whose Nth call fails or whose files shrink while they are
 //! read.
 
 use std::fs;

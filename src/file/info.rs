@@ -11,6 +11,7 @@ use super::pipeline::for_each_block_in_order;
 use super::row::{self, Row, Rows, UnknownPair};
 use super::source::ContainerFile;
 use crate::error::Error;
+use crate::msgpack::print;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -90,7 +91,7 @@ pub struct SpaceInfo {
 pub struct UnknownKeyInfo {
     /// `header`, or `body of` and the request type.
     pub part: String,
-    /// The key's MsgPack in hexadecimal digits.
+    /// The key's MsgPack in hexadecimal digits; its first 32 bytes, then "...", where it is longer.
     pub key: String,
     /// Rows that have it.
     pub rows: u64,
@@ -181,10 +182,11 @@ impl FileInfo {
     }
 }
 
-/// Most unknown keys that are told apart; a hostile file could have millions.
+/// The most unknown keys that are told apart; a hostile row could have millions.
 const UNKNOWN_KEYS_MAX: usize = 1000;
 
-/// Most types and spaces that are told apart would need as many rows, and a row is longer than its count.
+/// What has been counted. Types and spaces need no bound: there are no more of them than rows, which are longer than
+/// what is kept of them.
 #[derive(Default)]
 struct Tally {
     rows: u64,
@@ -267,12 +269,7 @@ impl Tally {
     fn unknown(&mut self, part: impl Fn() -> String, pairs: &[UnknownPair<'_>]) {
         for pair in pairs {
             // A key may be as long as the row.
-            let shown = &pair.key[..pair.key.len().min(32)];
-            let mut key: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
-            if shown.len() < pair.key.len() {
-                key.push_str("...");
-            }
-            self.unknown_key((part(), key), 1);
+            self.unknown_key((part(), print::short_hex(pair.key)), 1);
         }
     }
 

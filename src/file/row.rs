@@ -107,9 +107,6 @@ mod body_key {
 /// Ext type of an Arrow payload.
 const EXT_ARROW: i8 = 8;
 
-/// Bit of the header's flags: the last row of its transaction.
-pub(crate) const FLAG_COMMIT: u64 = 1;
-
 /// A pair of a map that is not known, as it stands in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnknownPair<'a> {
@@ -130,16 +127,12 @@ pub(crate) struct RowHead<'a> {
     pub(crate) group_id: u32,
     /// Number of the transaction; absent: the row's own LSN, and the row ends its transaction.
     pub(crate) tsn: Option<u64>,
+    /// Bit 0: the row ends its transaction.
     pub(crate) flags: u64,
     pub(crate) unknown: Vec<UnknownPair<'a>>,
 }
 
 impl RowHead<'_> {
-    /// Whether the row is the last of its transaction.
-    pub(crate) fn is_commit(&self) -> bool {
-        self.tsn.is_none() || self.flags & FLAG_COMMIT != 0
-    }
-
     /// The vclock component that counts the row.
     pub(crate) fn component(&self) -> u32 {
         if self.group_id == 1 { 0 } else { self.replica_id }
@@ -564,11 +557,7 @@ pub(crate) fn kind_text(kind: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bytes(text: &str) -> Vec<u8> {
-        let digits: String = text.split_whitespace().collect();
-        (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
-    }
+    use crate::msgpack::unhex as bytes;
 
     const TIME: &str = "04 cb41dac3785c15f626";
 
@@ -578,7 +567,7 @@ mod tests {
         let row = Row::decode(&row, 0).unwrap();
         assert_eq!(row.head.kind, kind::INSERT);
         assert_eq!((row.head.replica_id, row.head.lsn, row.head.tsn), (1, Some(15), Some(14)));
-        assert!(row.head.is_commit());
+        assert_eq!(row.head.flags, 1);
         let body = row.body.unwrap();
         assert_eq!(body.space_id, Some(512));
         assert_eq!(body.key, Some(&[0x91, 1][..]));
@@ -591,7 +580,7 @@ mod tests {
         // lsn 2, tsn 22
         let row = bytes("84 000c 0701 0302 08cfffffffffffffffec");
         let head = Row::decode(&row, 0).unwrap().head;
-        assert_eq!((head.tsn, head.is_commit(), head.component()), (Some(22), false, 0));
+        assert_eq!((head.tsn, head.flags, head.component()), (Some(22), 0, 0));
     }
 
     #[test]

@@ -40,12 +40,12 @@ impl Vclock {
 
     /// Whether `other` is in no component behind this one: all that this one has seen, `other` has.
     pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
-        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine <= theirs)
+        self <= other
     }
 
     /// Whether `other` has seen all that this one has, and more.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
-        self != other && self.is_covered_by(other)
+        self < other
     }
 
     /// Raises a component to `lsn`; false if there is no such component.
@@ -56,13 +56,6 @@ impl Vclock {
                 true
             }
             None => false,
-        }
-    }
-
-    /// Raises every component to that of `other`.
-    pub(crate) fn raise_to(&mut self, other: &Self) {
-        for (component, &lsn) in self.0.iter_mut().zip(&other.0) {
-            *component = lsn.max(*component);
         }
     }
 }
@@ -245,8 +238,7 @@ mod tests {
     fn raising_never_lowers() {
         let mut clock = vclock("{1: 5}");
         assert!(clock.raise(1, 3) && clock.raise(2, 4) && !clock.raise(32, 1));
-        clock.raise_to(&vclock("{1: 4, 3: 1}"));
-        assert_eq!(clock, vclock("{1: 5, 2: 4, 3: 1}"));
+        assert_eq!(clock, vclock("{1: 5, 2: 4}"));
         assert_eq!(clock.get(99), 0);
     }
 }

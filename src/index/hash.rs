@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use super::tree::Tree;
-use super::tree::bulk::{LeafWriter, Leaves};
+use super::tree::bulk::Leaves;
 use super::tree::cursor::Cursor;
 use super::tree::edit::Edit;
 use super::tree::node::{Entry, NodePool, NodeWriter};
@@ -65,43 +65,16 @@ pub(crate) fn find_twins(
 }
 
 impl HashIndex {
-    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
-        Self { tree: Tree::new(pool) }
-    }
-
     /// An index of leaves that are in the order of their hashes, without equal keys (`find_twins`).
     pub(crate) fn from_leaves(leaves: Leaves<false>, writer: &mut NodeWriter, txn: u64) -> Result<Self> {
         Ok(Self { tree: Tree::from_leaves(leaves, writer, txn)? })
-    }
-
-    /// An index of all these `(hash, handle)` pairs, or two of them whose keys are equal.
-    pub(crate) fn bulk(
-        mut pairs: Vec<(u64, u32)>,
-        equal: impl FnMut(Handle, Handle) -> bool,
-        writer: NodeWriter,
-        txn: u64,
-    ) -> Result<Result<Self, Twins>> {
-        pairs.sort_unstable();
-        if let Some(twins) = find_twins(&pairs, equal) {
-            return Ok(Err(twins));
-        }
-        let mut leaves = LeafWriter::new(writer, txn);
-        for (hash, handle) in pairs {
-            leaves.push(hash, Handle(handle))?;
-        }
-        let all = leaves.cut();
-        Self::from_leaves(all, &mut leaves.into_writer(), txn).map(Ok)
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.tree.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tree.is_empty()
-    }
-
-    /// The tree below: its pool, and its check.
+    /// The tree below, in the order of hashes.
     pub(crate) fn tree(&self) -> &Tree<false> {
         &self.tree
     }
@@ -124,10 +97,15 @@ impl HashIndex {
         }
         None
     }
+}
 
-    /// The gap before all tuples.
-    pub(crate) fn begin(&self) -> Cursor<'_, false> {
-        self.tree.begin()
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "edits, and with them those of trees, come with the replay of logs")
+)]
+impl HashIndex {
+    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
+        Self { tree: Tree::new(pool) }
     }
 
     /// Inserts a tuple whose key the index does not have.
@@ -168,11 +146,28 @@ mod tests {
     use std::cmp::Ordering;
     use std::collections::HashMap;
 
+    use super::super::tree::bulk::LeafWriter;
     use super::*;
 
     /// A poor hash on purpose: four keys in a row share one, spread over all 64 bits.
     fn hash(key: u32) -> u64 {
         u64::from(key / 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// An index of all these `(hash, handle)` pairs, or two of them whose keys are equal.
+    fn bulk(
+        pool: &Arc<NodePool>,
+        mut pairs: Vec<(u64, u32)>,
+        equal: impl FnMut(Handle, Handle) -> bool,
+    ) -> Result<HashIndex, Twins> {
+        pairs.sort_unstable();
+        if let Some(twins) = find_twins(&pairs, equal) {
+            return Err(twins);
+        }
+        let mut leaves = LeafWriter::new(NodeWriter::new(pool.clone()), 1);
+        pairs.into_iter().for_each(|(hash, handle)| leaves.push(hash, Handle(handle)).unwrap());
+        let all = leaves.cut();
+        Ok(HashIndex::from_leaves(all, &mut NodeWriter::new(pool.clone()), 1).unwrap())
     }
 
     fn check(index: &HashIndex) {
@@ -185,15 +180,14 @@ mod tests {
             let pool = NodePool::new(Arc::default());
             // The handle is the key, so equality is that of handles.
             let pairs = (0..count).map(|number| (hash(number * 2), number * 2)).collect();
-            let index =
-                HashIndex::bulk(pairs, |a, b| a == b, NodeWriter::new(pool.clone()), 1).unwrap().unwrap();
+            let index = bulk(&pool, pairs, |a, b| a == b).unwrap();
             check(&index);
-            assert_eq!((index.len(), index.is_empty()), (u64::from(count), count == 0));
+            assert_eq!(index.len(), u64::from(count));
             for key in 0..2 * count + 8 {
                 let expected = (key % 2 == 0 && key < 2 * count).then_some(Handle(key));
                 assert_eq!(index.get(hash(key), |handle| handle.0 == key), expected, "{count}, {key}");
             }
-            let mut all: Vec<u32> = index.begin().map(|entry| entry.handle.0).collect();
+            let mut all: Vec<u32> = index.tree().begin().map(|entry| entry.handle.0).collect();
             all.sort_unstable();
             assert!(all.into_iter().eq((0..count).map(|number| number * 2)));
         }
@@ -205,14 +199,12 @@ mod tests {
         // The key is the handle without its lowest bit: 40 and 41 are twins.
         let mut pairs: Vec<(u64, u32)> = (0..100).map(|number| (hash(number), number * 2)).collect();
         let same_key = |a: Handle, b: Handle| a.0 / 2 == b.0 / 2;
-        assert!(HashIndex::bulk(pairs.clone(), same_key, NodeWriter::new(pool.clone()), 1).unwrap().is_ok());
+        assert!(bulk(&pool, pairs.clone(), same_key).is_ok());
         pairs.push((hash(20), 41));
-        let twins = HashIndex::bulk(pairs, same_key, NodeWriter::new(pool), 1).unwrap().err();
-        assert_eq!(twins, Some(Twins(Handle(40), Handle(41))));
+        assert_eq!(bulk(&pool, pairs, same_key).err(), Some(Twins(Handle(40), Handle(41))));
     }
 
     #[test]
-    #[expect(clippy::print_stdout, reason = "the seed replays a failure")]
     fn random_edits_agree_with_a_hash_map_and_old_versions_stay() {
         for seed in 1..if cfg!(miri) { 2 } else { 5 } {
             println!("seed {seed}");
@@ -252,7 +244,7 @@ mod tests {
                         check(version);
                         assert_eq!(version.len(), content.len() as u64);
                         let as_map = |entry: Entry| (entry.handle.0 & 0xffff, entry.handle.0 >> 16);
-                        assert_eq!(version.begin().map(as_map).collect::<HashMap<_, _>>(), *content);
+                        assert_eq!(version.tree().begin().map(as_map).collect::<HashMap<_, _>>(), *content);
                     }
                 }
             }

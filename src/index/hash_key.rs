@@ -19,7 +19,7 @@ enum Canonical<'a> {
     Raw(&'a [u8]),
 }
 
-/// Hashes keys with a seed of its own, so that a hostile file cannot aim at one page.
+/// Hashes keys with a seed of its own, so that a hostile file cannot aim at one hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Hasher {
     seed: u64,

@@ -415,7 +415,7 @@ fn other_image(kind: ImageKind, data: &[u8], at: usize) -> Image {
     match kind {
         ImageKind::Integer => integer_image(data, at),
         ImageKind::Double => double_image(data, at),
-        ImageKind::Number => number_image(data, at),
+        ImageKind::Number => number_image_of(data, at),
         ImageKind::Boolean => (read::boolean(data, at).map_or(0, |(value, _)| u64::from(value)), true),
         ImageKind::Uuid => (uuid_image(data, at), false),
         ImageKind::Datetime => datetime_image(data, at),
@@ -459,10 +459,6 @@ fn double_image(data: &[u8], at: usize) -> Image {
 
 /// Numbers of every kind: the greatest double that is not above the number, its last bit replaced by "or a little
 /// more". So a decimal between two doubles is after the one and before the other.
-fn number_image(data: &[u8], at: usize) -> Image {
-    number_image_of(data, at)
-}
-
 fn number_image_of(data: &[u8], at: usize) -> Image {
     let (floor, exact) = match number(data, at) {
         None => return (0, false),

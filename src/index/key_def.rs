@@ -78,8 +78,7 @@ impl KeyDef {
     /// Compiles the parts of an index. `primary` is empty for the primary key itself, and where there is none that
     /// can be used; then a non-unique index is ordered by its own parts alone.
     pub(crate) fn new(format: &Format, parts: &[PartDef], unique: bool, primary: &[PartDef]) -> Self {
-        let same = |a: &PartDef, b: &PartDef| a.field == b.field && a.path == b.path;
-        let tail = primary.iter().filter(|tail| !parts.iter().any(|part| same(part, tail)));
+        let tail = primary.iter().filter(|tail| !parts.iter().any(|part| part.has_place_of(tail)));
         let compiled: Box<[KeyPart]> = parts.iter().chain(tail).map(|part| key_part(format, part)).collect();
         let elements = compiled[..parts.len()].iter().find_map(|part| match part.place {
             Place::Elements(slot) => Some(slot),

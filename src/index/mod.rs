@@ -5,7 +5,7 @@
 //!                              -> hint       64 bits that order like the key, as far as they go
 //!                              -> hash_key   hash and equality, for HASH
 //! tuples of a recovery -> build -> tree, hash
-//! a search key -> key -> a place in a tree, a page of a hash table
+//! a search key -> key -> a place in a tree
 //! ```
 
 pub(crate) mod build;

@@ -1,4 +1,4 @@
-//! Blocks of one size on slabs, named by 4-byte numbers: the memory of tree nodes and hash pages.
+//! Blocks of one size on slabs, named by 4-byte numbers: the memory of tree nodes.
 //!
 //! ```text
 //! BlockId  31         16 15          0
@@ -12,8 +12,8 @@
 //! used to the next one.
 //!
 //! Who may touch a block: whoever took it from a writer writes it, alone, until others get to know its
-//! number; from then on it is only read, until it is given back. The users of this file (nodes, bulk
-//! building, hash pages) keep that promise; blocks of one pool never meet another pool, because whoever holds
+//! number; from then on it is only read, until it is given back. The users of this file (nodes and
+//! bulk building) keep that promise; blocks of one pool never meet another pool, because whoever holds
 //! block numbers (a tree, a list of leaves) holds them beside their pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -143,25 +143,6 @@ impl<const BYTES: usize> Writer<BYTES> {
         Ok(id)
     }
 
-    /// Makes sure that the next `blocks` calls of `take` succeed.
-    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<()> {
-        while self.free.len() + ((self.run.end - self.run.next) as usize) < blocks {
-            // The rest of the run is shorter than `blocks`, a few dozen.
-            while self.run.next != self.run.end {
-                self.free.push(BlockId::new(self.run.slab, self.run.next));
-                self.run.next += 1;
-            }
-            self.refill()?;
-        }
-        Ok(())
-    }
-
-    /// Takes back a block that nobody else knows.
-    #[inline]
-    pub(crate) fn recycle(&mut self, id: BlockId) {
-        self.free.push(id);
-    }
-
     /// Gets blocks from what others left, else from a new slab.
     #[cold]
     fn refill(&mut self) -> Result<()> {
@@ -179,6 +160,25 @@ impl<const BYTES: usize> Writer<BYTES> {
         let (slab, _, bytes) = self.pool.slabs.add_next()?;
         self.run = Run { slab, next: 0, end: (bytes / BYTES) as u32 };
         Ok(())
+    }
+
+    /// Makes sure that the next `blocks` calls of `take` succeed.
+    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<()> {
+        while self.free.len() + ((self.run.end - self.run.next) as usize) < blocks {
+            // The rest of the run is shorter than `blocks`, a few dozen.
+            while self.run.next != self.run.end {
+                self.free.push(BlockId::new(self.run.slab, self.run.next));
+                self.run.next += 1;
+            }
+            self.refill()?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a block that nobody else knows.
+    #[inline]
+    pub(crate) fn recycle(&mut self, id: BlockId) {
+        self.free.push(id);
     }
 }
 

@@ -213,7 +213,8 @@ fn check_index(
 /// tuples. Each value comes with 0 and 9 behind it.
 fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::Type], found: &[Value]) {
     for descending in [false, true] {
-        let field = |random: &mut Rng, field_type| model::Field::new(random, model::Shape::Plain, field_type, false);
+        let field =
+            |random: &mut Rng, field_type| model::Field::new(random, model::Shape::Plain, field_type, false);
         let mut fields = vec![field(random, values::Type::Unsigned), field(random, part_types[0])];
         fields.push(field(random, values::Type::Unsigned));
         fields[1].declared = declared;
@@ -226,7 +227,9 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
         };
         let unsigned = values::Type::Unsigned;
         let mut indexes = vec![vec![part(0, unsigned, false)]];
-        indexes.extend(part_types.iter().map(|&found| vec![part(1, found, descending), part(2, unsigned, false)]));
+        indexes.extend(
+            part_types.iter().map(|&found| vec![part(1, found, descending), part(2, unsigned, false)]),
+        );
         let index = |parts| Index { name: "".into(), is_hash: false, unique: true, parts };
         let indexes = indexes.into_iter().map(index).collect();
         let space = Space { id: 512, name: "".into(), fields, indexes };
@@ -245,7 +248,8 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
             })
             .collect();
         let stored = compiled.store_all(&tuples);
-        let sample: Vec<StoredTuple<'_>> = stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
+        let sample: Vec<StoredTuple<'_>> =
+            stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
         for (index, key_def) in compiled.space.indexes.iter().zip(&compiled.key_defs) {
             let hints = Hints::sample(key_def, &sample);
             check_index(random, &compiled, index, key_def, &hints, &tuples, &stored);

@@ -184,16 +184,6 @@ impl Decimal {
         &buffer[..count]
     }
 
-    /// Digits of the coefficient without leading zeros; trailing ones count, and zero has one.
-    pub(crate) fn digits(&self) -> u32 {
-        u32::from(self.digits.max(1))
-    }
-
-    /// Digits after the point; negative where zeros before the point are left out.
-    pub(crate) fn scale(&self) -> i32 {
-        -self.exponent
-    }
-
     pub(crate) fn is_zero(&self) -> bool {
         self.digits == 0
     }
@@ -532,16 +522,10 @@ fn exponent(text: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::msgpack::unhex as hex;
 
     fn decimal(text: &str) -> Decimal {
         text.parse().unwrap()
-    }
-
-    /// Bytes of hex digits; blanks do not count.
-    fn hex(text: &str) -> Vec<u8> {
-        let digits: Vec<u8> =
-            text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
-        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
     }
 
     #[test]
@@ -581,7 +565,7 @@ mod tests {
         let long = Decimal::from_payload(&hex(&nines)).unwrap();
         long.write_payload(&mut written);
         assert_eq!(written, hex(&nines));
-        assert_eq!((long.digits(), long.scale()), (75, 20));
+        assert_eq!((long.digits, long.exponent), (75, -20));
     }
 
     #[test]
@@ -634,7 +618,7 @@ mod tests {
         let digits = |count: usize| {
             hex(&format!("00 {}{}c", if count.is_multiple_of(2) { "0" } else { "" }, "7".repeat(count)))
         };
-        assert_eq!(Decimal::from_payload(&digits(76)).unwrap().digits(), 76);
+        assert_eq!(Decimal::from_payload(&digits(76)).unwrap().digits, 76);
         assert!(Decimal::from_payload(&digits(77)).is_err());
         assert!(Decimal::from_payload(&digits(200_001)).is_err());
         let texts = [
@@ -664,12 +648,12 @@ mod tests {
     #[test]
     fn the_exponent_is_bounded_as_in_tarantool() {
         assert_eq!(decimal("1e999999").to_string(), "1E+999999");
-        assert_eq!(decimal("9.99e999999").scale(), -999_997);
+        assert_eq!(decimal("9.99e999999").exponent, 999_997);
         assert!("1e1000000".parse::<Decimal>().is_err());
-        assert_eq!(decimal("1e-999999").scale(), 999_999);
+        assert_eq!(decimal("1e-999999").exponent, -999_999);
         // Below it the digits become fewer.
-        assert_eq!(decimal("1.5e-1000000").digits(), 2);
-        assert_eq!(decimal("1e-1000074").scale(), 1_000_074);
+        assert_eq!(decimal("1.5e-1000000").digits, 2);
+        assert_eq!(decimal("1e-1000074").exponent, -1_000_074);
         assert!("1e-1000075".parse::<Decimal>().is_err());
         assert!("1.5e-1000074".parse::<Decimal>().is_err());
     }

@@ -30,7 +30,6 @@ use super::read;
 
 pub(crate) const EXT_DECIMAL: i8 = 1;
 pub(crate) const EXT_UUID: i8 = 2;
-pub(crate) const EXT_ERROR: i8 = 3;
 pub(crate) const EXT_DATETIME: i8 = 4;
 pub(crate) const EXT_INTERVAL: i8 = 6;
 
@@ -384,12 +383,7 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(text: &str) -> Vec<u8> {
-        let digits: Vec<u8> =
-            text.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
-        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
-    }
+    use crate::msgpack::unhex as hex;
 
     #[test]
     fn datetimes_that_tarantool_writes_are_read_and_written() {

@@ -36,6 +36,9 @@ pub(crate) mod class {
     pub(crate) const MAP: u16 = 1 << 10;
     /// `c1`, which MsgPack leaves unused.
     pub(crate) const RESERVED: u16 = 1 << 11;
+
+    pub(crate) const INTEGERS: u16 = UINT | INT;
+    pub(crate) const NUMBERS: u16 = INTEGERS | FLOAT32 | FLOAT64;
 }
 
 /// What a value's first byte tells.
@@ -163,6 +166,12 @@ pub(crate) fn name(first: u8) -> &'static str {
         class::MAP => "map",
         _ => "no MsgPack value",
     }
+}
+
+/// Bytes of hex digits; blanks do not count.
+#[cfg(test)]
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
+    parse::hex(&text.split_whitespace().collect::<String>()).expect("a test's hex digits come in pairs")
 }
 
 impl fmt::Display for Fault {

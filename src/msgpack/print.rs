@@ -50,6 +50,17 @@ pub(crate) fn hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
+/// The first bytes of a foreign value in hex, as messages show it.
+pub(crate) fn short_hex(bytes: &[u8]) -> String {
+    const SHOWN: usize = 32;
+    let mut out = String::new();
+    hex(&mut out, &bytes[..bytes.len().min(SHOWN)]);
+    if bytes.len() > SHOWN {
+        out.push_str("...");
+    }
+    out
+}
+
 /// Appends a JSON string.
 pub(crate) fn string(out: &mut String, text: &str) {
     out.push('"');
@@ -391,11 +402,7 @@ fn extents(bytes: &[u8], mut at: usize) -> Result<Vec<Extent>, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::msgpack::parse;
-
-    fn bytes(text: &str) -> Vec<u8> {
-        parse::hex(&text.replace(' ', "")).unwrap()
-    }
+    use crate::msgpack::unhex as bytes;
 
     #[track_caller]
     fn prints(value: &str, expected: &str) {

@@ -1,7 +1,7 @@
 //! Typed reads of one value at an offset. Each gives the value and the offset after it, or a fault that names what
 //! was expected. Every encoding is legal input: `cf 00 … 01` is the number 1.
 
-use super::{Fault, FaultKind, HEADS, class};
+use super::{Fault, FaultKind, HEADS};
 
 pub(crate) type Read<T> = Result<(T, usize), Fault>;
 
@@ -158,9 +158,6 @@ pub(crate) fn class_at(bytes: &[u8], at: usize) -> u16 {
 pub(crate) fn is(bytes: &[u8], at: usize, mask: u16) -> bool {
     class_at(bytes, at) & mask != 0
 }
-
-/// A number of any class but decimal: used where a mask has been checked already.
-pub(crate) const INTEGERS: u16 = class::UINT | class::INT;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::definition::{IndexDef, IndexKind, SpaceDef};
-use super::system::{self, Collation, SchemaRow};
+use super::system::{self, Collation, SchemaRow, schema};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits;
 use crate::tuple::field_type::FieldType;
@@ -273,10 +273,6 @@ impl SchemaBuilder {
     }
 }
 
-fn schema(what: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Schema, what)
-}
-
 /// Two rows of a system space under one key.
 fn twice(
     space: &str,
@@ -378,7 +374,7 @@ fn check_index(index: &IndexDef) -> Result<()> {
                 return refuse("index", expected, format!("another in part {number}"));
             }
         }
-        if index.parts[..at].iter().any(|other| same_place(other, part)) {
+        if index.parts[..at].iter().any(|other| other.has_place_of(part)) {
             return refuse("index", "each field once", format!("part {number} again"));
         }
     }
@@ -386,10 +382,6 @@ fn check_index(index: &IndexDef) -> Result<()> {
         return refuse("primary index", "one over the tuple's fields", "a functional one".into());
     }
     Ok(())
-}
-
-fn same_place(one: &PartDef, other: &PartDef) -> bool {
-    one.field == other.field && one.path == other.path
 }
 
 fn decide_indexes(space: &mut SpaceDef, collations: &BTreeMap<u32, Collation>) {
@@ -422,7 +414,7 @@ fn why_index_absent(
         return None;
     }
     // Parts that the key has already are not compared again.
-    let mut tail = primary.parts.iter().filter(|part| !index.parts.iter().any(|own| same_place(own, part)));
+    let mut tail = primary.parts.iter().filter(|part| !index.parts.iter().any(|own| own.has_place_of(part)));
     let reason = match &primary.absent {
         Some(reason) => tail.next().map(|_| reason.clone()),
         None => tail.find_map(|part| why_not_ordered(part, collations)),

@@ -70,7 +70,7 @@ pub struct IndexDef {
 pub enum IndexKind {
     /// An ordered tree.
     Tree,
-    /// A hash table: unique, whole keys only.
+    /// By hashes of keys: unique, found by whole keys only.
     Hash,
     /// Boxes in space.
     Rtree,

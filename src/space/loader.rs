@@ -88,10 +88,6 @@ impl SpaceLoader {
         Ok(Self { def, format, arena, pool, keys, options, plans: None })
     }
 
-    pub(crate) fn def(&self) -> &SpaceDef {
-        &self.def
-    }
-
     /// Decides how the indexes are built from tuples of a sample, `entries` of them expected in all.
     pub(crate) fn plan(&mut self, sample: &Sample, entries: u64) {
         self.plans = Some(self.plans_from(&sample.tuples(), entries));
@@ -261,10 +257,6 @@ impl SpaceWorker {
         }
         let handles = std::mem::take(&mut self.handles);
         self.runs.push(Run { number, handles, crc: self.sum.take() });
-    }
-
-    pub(crate) fn tuples(&self) -> u64 {
-        self.tuples
     }
 }
 

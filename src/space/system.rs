@@ -143,7 +143,8 @@ fn raw(bytes: &[u8], at: usize) -> Result<(&[u8], usize), Fault> {
     Ok((&bytes[at..end], end))
 }
 
-fn schema(what: impl Into<String>) -> Error {
+/// An impossible definition.
+pub(super) fn schema(what: impl Into<String>) -> Error {
     Error::new(ErrorKind::Schema, what)
 }
 
@@ -467,7 +468,7 @@ fn index_fields(index: &mut IndexDef, fields: &mut Fields<'_>, note: &mut dyn Fn
     if index.kind == IndexKind::Unknown {
         index.absent = Some(format!("unknown kind of index {:?}", lossy(kind)));
     }
-    if fields.class() & read::INTEGERS != 0 {
+    if fields.class() & class::INTEGERS != 0 {
         return old_index(index, fields, note);
     }
     let options = fields.raw("opts")?;

@@ -67,7 +67,7 @@ impl IndexData {
         }
     }
 
-    /// Bytes of nodes or pages.
+    /// Bytes of the nodes.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.built {
             Built::Tree(tree) => tree.bytes(),

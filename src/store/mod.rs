@@ -4,6 +4,7 @@ pub(crate) mod options;
 mod recover;
 pub(crate) mod report;
 mod rows;
+#[expect(unsafe_code, reason = "getrusage fills a C struct")]
 mod usage;
 
 use std::fmt;
@@ -224,7 +225,7 @@ impl<'a> Index<'a> {
         self.len() == 0
     }
 
-    /// Bytes of nodes or pages.
+    /// Bytes of its nodes.
     pub fn bytes(&self) -> u64 {
         self.data.bytes()
     }

@@ -34,8 +34,9 @@ use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, SYSTEM_SPACE_ID_END};
 use crate::msgpack::skip;
 use crate::parallel;
 use crate::space::catalog::{Schema, SchemaBuilder};
+use crate::space::definition::IndexDef;
 use crate::space::loader::{Gathered, SAMPLE_TUPLES_MIN};
-use crate::space::table::Table;
+use crate::space::table::{IndexData, Table};
 use crate::tuple::slab::Budget;
 
 /// Blocks that are unpacked to learn the ranges of keys; spread over the file, because keys often ascend with it.
@@ -325,8 +326,8 @@ fn finish(gathered: Vec<Gathered>, threads: usize) -> Result<Vec<Table>> {
 }
 
 fn space_report(table: &Table) -> SpaceReport {
-    let index = |(def, data): (&crate::space::definition::IndexDef, &Option<_>)| {
-        let data: Option<&crate::space::table::IndexData> = data.as_ref();
+    let index = |(def, data): (&IndexDef, &Option<IndexData>)| {
+        let data = data.as_ref();
         IndexReport {
             id: def.id,
             name: def.name.clone(),

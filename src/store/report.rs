@@ -89,7 +89,7 @@ pub struct IndexReport {
     pub name: String,
     /// Entries; more than tuples in a multikey index, fewer where nil is excluded.
     pub entries: u64,
-    /// Bytes of its nodes or pages.
+    /// Bytes of its nodes.
     pub bytes: u64,
     /// Why it was not built.
     pub absent: Option<String>,

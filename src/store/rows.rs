@@ -143,7 +143,7 @@ pub(super) struct Task<'a> {
     pub(super) spaces: &'a Spaces,
     /// The first block with a row of a user space; definitions behind it come late.
     pub(super) user_block: usize,
-    /// Set when a definition comes late, unless all of the file have been read before.
+    /// Set when a definition comes late, unless the whole file has been read for them before.
     pub(super) late: Option<&'a AtomicBool>,
     /// The most that a block may unpack to.
     pub(super) unpacked_bytes_max: usize,
@@ -298,7 +298,7 @@ impl Numbers {
     }
 }
 
-/// Whether every row is there once. A writer that does not number its rows, or not from 0 by one, says nothing.
+/// Whether every row is there once. In a file where a block's rows are not numbered one after the other nobody can tell.
 ///
 /// # Errors
 /// `RowNumber`: rows are missing or there twice, though every block by itself is whole.

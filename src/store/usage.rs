@@ -1,5 +1,4 @@
 //! CPU time, page faults and peak memory of the process, from the operating system's own accounting.
-#![expect(unsafe_code, reason = "getrusage fills a C struct")]
 
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! Where tuples live: slabs of memory that only grow, and handles that name what is in them.
 //!
-//! A tuple is `[head][field map][MsgPack]` ([`field_map`](super::field_map) draws it), immutable once written, 8-byte
+//! A tuple is `[head][field map][MsgPack]` ([`field_map`] draws it), immutable once written, 8-byte
 //! aligned, named by a [`Handle`]: slab number and offset in units of 8 bytes. One arena a space, so that dropping a
 //! space gives back slabs, not tuples. A worker writes to slabs of its own and shares nothing but the slab table.
-//! Slabs begin small and grow ([`next_slab_bytes`](super::slab::next_slab_bytes)), so that ten thousand tiny spaces
+//! Slabs begin small and grow ([`next_slab_bytes`]), so that ten thousand tiny spaces
 //! stay tiny; a tuple larger than the next slab gets a slab of its own size.
+
 use std::sync::Arc;
 
 use super::field_map::{self, FieldMapBuf, StoredTuple};

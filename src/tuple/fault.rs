@@ -56,13 +56,9 @@ impl TupleFault {
         Self::new(TupleFaultKind::MsgPack(fault), None, fault.expected(), fault.found(bytes))
     }
 
+    #[cfg(test)]
     pub(crate) fn kind(&self) -> TupleFaultKind {
         self.0.kind
-    }
-
-    /// The field, as Tarantool spells it.
-    pub(crate) fn field(&self) -> Option<&str> {
-        self.0.field.as_deref()
     }
 
     /// The error, without the place but for the field.

@@ -53,6 +53,7 @@ pub(crate) struct FieldMapBuf {
 }
 
 impl FieldMapBuf {
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -184,7 +185,7 @@ pub(crate) struct StoredTuple<'a> {
 
 impl<'a> StoredTuple<'a> {
     /// `bytes` begin with the head that [`encode`] wrote; what comes after the tuple does not matter.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
@@ -242,12 +243,6 @@ impl<'a> StoredTuple<'a> {
     pub(crate) fn data(self) -> &'a [u8] {
         let (start, length) = self.extent_of_data();
         &self.bytes[start..start + length]
-    }
-
-    /// Bytes of the MsgPack.
-    #[inline]
-    pub(crate) fn data_bytes(self) -> usize {
-        self.extent_of_data().1
     }
 
     /// Bytes of head, map and MsgPack.
@@ -395,7 +390,7 @@ mod tests {
             assert_eq!((number(head, width), number(head + width, width)), (length - 2, length - 3));
 
             let stored = StoredTuple::new(&bytes);
-            assert_eq!((stored.data(), stored.data_bytes(), stored.slots()), (&tuple[..], length, 2));
+            assert_eq!((stored.data(), stored.slots()), (&tuple[..], 2));
             let slots: Vec<_> = (0..4).map(|slot| stored.slot(slot)).collect();
             assert_eq!(slots, [Some(length as u32 - 2), Some(length as u32 - 3), None, None]);
             let fields: Vec<_> = (0..5).map(|field| stored.field(&format, field)).collect();
@@ -411,7 +406,7 @@ mod tests {
             ["[*].a", "[*].b", "[*].c"].map(|text| PartDef::new(1, Any).nullable().at(path(text))).to_vec();
         let format = Format::new(&[], 0, &[&[PartDef::new(0, Unsigned)], &parts], false).unwrap();
         let slots = ["[*].a", "[*].b", "[*].c"].map(|text| format.slot(1, Some(&path(text))).unwrap());
-        let array = format.slot_of_array(1, &path("[*].a")).unwrap();
+        let array = format.slot(1, None).unwrap();
         // So many elements {}, and {b: 7} as the last one: 3 bytes more.
         for (elements, width) in [(1, 1), (84, 1), (85, 2), (250, 2), (21_844, 2), (21_846, 4), (65_600, 4)] {
             let mut tuple = vec![0x92, 1, 0xdd];

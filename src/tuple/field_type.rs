@@ -4,9 +4,10 @@
 //! refuses, or one that needs a look at the value (the range of a sized integer, the kind of an extension). Where
 //! Tarantool's versions differ, a type accepts what any of them accepts.
 
+use crate::msgpack::class::{self, INTEGERS, NUMBERS};
 use crate::msgpack::decimal;
 use crate::msgpack::ext::{self, EXT_DATETIME, EXT_DECIMAL, EXT_INTERVAL, EXT_UUID};
-use crate::msgpack::{class, read};
+use crate::msgpack::read;
 use std::fmt;
 
 /// The type of a field or of an index part.
@@ -110,9 +111,6 @@ const NAMES: [(FieldType, &str); 29] = [
 
 /// Names that old files use.
 const ALIASES: [(FieldType, &str); 3] = [(Unsigned, "num"), (String, "str"), (Any, "*")];
-
-const INTEGERS: u16 = class::UINT | class::INT;
-const NUMBERS: u16 = INTEGERS | class::FLOAT32 | class::FLOAT64;
 
 /// Why a value that was looked at does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::part::{FieldDef, NullableAction, PartDef};
 use super::path::{Path, Token};
 use super::plain;
 use crate::error::{Error, ErrorKind};
-use crate::msgpack::{self, class, read, skip};
+use crate::msgpack::{self, class, print, read, skip};
 use std::collections::{BTreeMap, HashMap};
 
 /// Slots that a format may have: Tarantool's field maps are at most 32,767 bytes, 4 a slot.
@@ -180,11 +180,13 @@ impl Format {
     }
 
     /// Whether tuples take the plain way.
+    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.way, Way::Plain)
     }
 
     /// Slots of a tuple that is made now.
+    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn slots(&self) -> u16 {
         self.slots
     }
@@ -192,11 +194,6 @@ impl Format {
     /// The slot of a key part's value; nothing where it is reached without one, or is not known here.
     pub(crate) fn slot(&self, field: u32, path: Option<&Path>) -> Option<u16> {
         self.find(field, path.map_or(&[], Path::tokens))?.slot
-    }
-
-    /// The slot of the array over which the `[*]` of a path goes.
-    pub(crate) fn slot_of_array(&self, field: u32, path: &Path) -> Option<u16> {
-        self.find(field, path.prefix())?.slot
     }
 
     /// The type that values of a key part have; nothing where it is not known here.
@@ -335,12 +332,12 @@ impl Format {
                 };
                 let found = match read::int(value, 0) {
                     Ok((number, _)) => number.to_string(),
-                    Err(_) => format!("the bytes {}", hex(value)),
+                    Err(_) => format!("the bytes {}", print::short_hex(value)),
                 };
                 TupleFault::new(TupleFaultKind::OutOfRange, place, expected, found)
             }
             Refusal::Payload(expected) => {
-                let found = format!("the bytes {}", hex(value));
+                let found = format!("the bytes {}", print::short_hex(value));
                 TupleFault::new(TupleFaultKind::Payload, place, expected, found)
             }
         }
@@ -376,12 +373,6 @@ fn place(nodes: &[Node], names: &[String], node: u32) -> String {
         next = nodes[node as usize].parent;
     }
     tokens.iter().rev().map(|token| token.to_string()).collect()
-}
-
-/// The first bytes of a value, in hex.
-fn hex(value: &[u8]) -> String {
-    let shown: String = value.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
-    if value.len() > 32 { shown + "..." } else { shown }
 }
 
 /// A path has at most one `[*]`, and the paths of a key that have one agree up to it.
@@ -606,7 +597,6 @@ mod tests {
         assert!(!format.is_plain());
         assert_eq!(format.slot(1, Some(&path("a.b"))), Some(0));
         assert_eq!(format.slot(1, Some(&path("a.c"))), Some(1));
-        assert_eq!(format.slot_of_array(2, &path("[*].x")), Some(2));
         assert_eq!(format.slot(2, None), Some(2));
         assert_eq!(format.slot(2, Some(&path("[*].y"))), Some(4));
         assert_eq!(format.slot(3, None), Some(5));

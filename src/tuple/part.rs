@@ -38,6 +38,7 @@ impl FieldDef {
     }
 
     /// The same, nullable.
+    #[cfg(test)]
     pub(crate) fn nullable(mut self) -> Self {
         self.is_nullable = true;
         self.nullable_action = NullableAction::None;
@@ -87,6 +88,7 @@ impl PartDef {
     }
 
     /// The same, nullable.
+    #[cfg(test)]
     pub(crate) fn nullable(mut self) -> Self {
         self.is_nullable = true;
         self.nullable_action = NullableAction::None;
@@ -94,9 +96,15 @@ impl PartDef {
     }
 
     /// The same, at a path inside the field.
+    #[cfg(test)]
     pub(crate) fn at(mut self, path: Path) -> Self {
         self.path = Some(path);
         self
+    }
+
+    /// Whether both stand for the same value of a tuple.
+    pub(crate) fn has_place_of(&self, other: &Self) -> bool {
+        self.field == other.field && self.path == other.path
     }
 
     /// Whether the path goes over all elements of an array.

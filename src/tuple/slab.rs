@@ -83,6 +83,7 @@ impl Budget {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }

@@ -211,12 +211,17 @@ impl Space {
         self.fields.push(field);
         let at = self.fields.len() - 1;
         for part_type in [Type::Double, Type::Number] {
-            let others: Vec<usize> = (0..at).filter(|&field| !self.fields[field].shape.is_multikey()).collect();
+            let others: Vec<usize> =
+                (0..at).filter(|&field| !self.fields[field].shape.is_multikey()).collect();
             let chosen = [at, pick(random, &others)];
             let mut index = Index::over(random, &self.fields, &chosen, false);
             index.parts[0].part_type = part_type;
             // The last one decides, so that of type number comes last.
-            let place = if part_type == Type::Double { random.usize(1..=self.indexes.len()) } else { self.indexes.len() };
+            let place = if part_type == Type::Double {
+                random.usize(1..=self.indexes.len())
+            } else {
+                self.indexes.len()
+            };
             self.indexes.insert(place, index);
         }
     }

@@ -80,28 +80,9 @@ impl<const MULTI: bool> Leaves<MULTI> {
         }
     }
 
-    /// The number of leaves.
-    pub(crate) fn len(&self) -> usize {
-        self.ids.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ids.is_empty()
-    }
-
     /// The number of entries in all leaves.
     pub(crate) fn entries(&self, pool: &NodePool) -> u64 {
         self.ids.iter().map(|&id| pool.node::<MULTI>(id).len() as u64).sum()
-    }
-
-    /// The first entry of the first leaf.
-    pub(crate) fn first(&self, pool: &NodePool) -> Option<Entry> {
-        self.ids.first().map(|&id| pool.node::<MULTI>(id).entry(0))
-    }
-
-    /// The last entry of the last leaf.
-    pub(crate) fn last(&self, pool: &NodePool) -> Option<Entry> {
-        self.ids.last().map(|&id| pool.node::<MULTI>(id)).map(|leaf| leaf.entry(leaf.len() - 1))
     }
 
     /// Appends all entries to `out`, leaf after leaf.
@@ -242,11 +223,6 @@ impl<const MULTI: bool> LeafWriter<MULTI> {
             self.open = OpenLeaf::none::<MULTI>();
         }
         Leaves { ids: std::mem::take(&mut self.leaves) }
-    }
-
-    /// Gives the writer back; what was pushed since the last cut is lost.
-    pub(crate) fn into_writer(self) -> NodeWriter {
-        self.writer
     }
 
     #[cold]
@@ -400,18 +376,16 @@ mod tests {
         let mut spare = Vec::new();
         let mut buffer: Vec<(u64, u32)> = Vec::new();
         for (mut leaves, mut expected) in buckets.into_iter().zip(expected) {
-            let before = leaves.len();
+            let before = leaves.ids.len();
             buffer.clear();
             leaves.read(&pool, &mut buffer);
             buffer.sort_unstable();
             expected.sort_unstable();
             assert_eq!(buffer, expected);
             leaves.write(&pool, &buffer, &mut spare);
-            assert_eq!(leaves.len(), expected.len().div_ceil(62));
-            assert!(before - leaves.len() <= 2);
+            assert_eq!(leaves.ids.len(), expected.len().div_ceil(62));
+            assert!(before - leaves.ids.len() <= 2);
             assert_eq!(leaves.entries(&pool), expected.len() as u64);
-            assert_eq!(leaves.first(&pool), expected.first().map(|entry| entry.entry()));
-            assert_eq!(leaves.last(&pool), expected.last().map(|entry| entry.entry()));
             buffer.clear();
             leaves.read(&pool, &mut buffer);
             assert_eq!(buffer, expected);
@@ -424,7 +398,7 @@ mod tests {
     fn a_cut_closes_the_open_leaf_and_an_empty_cut_is_empty() {
         let pool = pool();
         let mut writer = LeafWriter::<true>::new(NodeWriter::new(pool.clone()), 1);
-        assert!(writer.cut().is_empty());
+        assert!(writer.cut().ids.is_empty());
         for (cut, count) in [1u32, 46, 47, 48, 94, 95].into_iter().enumerate() {
             let rows: Vec<(u64, u32, u32)> =
                 (0..count).map(|number| (u64::from(number) << 40, number, cut as u32)).collect();
@@ -432,14 +406,10 @@ mod tests {
                 writer.push_entry(row.entry()).unwrap();
             }
             let leaves = writer.cut();
-            assert_eq!(leaves.len(), count.div_ceil(47) as usize);
+            assert_eq!(leaves.ids.len(), count.div_ceil(47) as usize);
             let mut read: Vec<(u64, u32, u32)> = Vec::new();
             leaves.read(&pool, &mut read);
             assert_eq!(read, rows);
-            assert_eq!(
-                (leaves.first(&pool), leaves.last(&pool)),
-                (Some(rows[0].entry()), Some(rows[count as usize - 1].entry()))
-            );
         }
     }
 

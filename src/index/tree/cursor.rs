@@ -14,7 +14,6 @@
 
 use super::node::{Entry, NodeId, NodeRef};
 use super::{LEVELS_MAX, Tree};
-use crate::tuple::slab::Handle;
 
 /// The way to a gap in a tree, the leaf first. It is of use with the version of the tree that it came from.
 #[derive(Clone, Copy)]
@@ -95,14 +94,6 @@ impl<'a, const MULTI: bool> Cursor<'a, MULTI> {
         Self { tree, at }
     }
 
-    /// Where this is, for `insert_at` and the like. None in an empty tree.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let at = self.at.as_ref()?;
-        let mut place = at.place;
-        place.steps[0].row = at.row as u32;
-        Some(place)
-    }
-
     /// The entry behind the gap, without a step.
     #[inline]
     pub(crate) fn entry(&mut self) -> Option<Entry> {
@@ -111,11 +102,6 @@ impl<'a, const MULTI: bool> Cursor<'a, MULTI> {
             return None;
         }
         Some(at.leaf.entry(at.row))
-    }
-
-    /// Whether the gap is behind the last entry.
-    pub(crate) fn at_end(&mut self) -> bool {
-        self.entry().is_none()
     }
 
     /// The entry before the gap; the cursor steps back over it.
@@ -129,9 +115,18 @@ impl<'a, const MULTI: bool> Cursor<'a, MULTI> {
         Some(at.leaf.entry(at.row))
     }
 
+    /// Where this is, for `insert_at` and the like. None in an empty tree.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let at = self.at.as_ref()?;
+        let mut place = at.place;
+        place.steps[0].row = at.row as u32;
+        Some(place)
+    }
+
     /// The handles of the rest of a leaf, which the cursor steps over: the fastest way through many entries.
     #[inline]
-    pub(crate) fn next_handles(&mut self) -> Option<&'a [Handle]> {
+    #[cfg(any(test, feature = "bench"))]
+    pub(crate) fn next_handles(&mut self) -> Option<&'a [crate::tuple::slab::Handle]> {
         let at = self.at.as_mut()?;
         if at.row == at.leaf.len() && !at.next_leaf(self.tree) {
             return None;

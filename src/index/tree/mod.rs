@@ -26,6 +26,7 @@
 
 #[expect(unsafe_code, reason = "writes entries to open leaves without a check a store, sixty million times")]
 pub(crate) mod bulk;
+#[cfg_attr(not(test), expect(dead_code, reason = "tests look at edited trees; `verify` will"))]
 pub(crate) mod check;
 pub(crate) mod cursor;
 pub(crate) mod edit;
@@ -56,22 +57,9 @@ pub(crate) struct Tree<const MULTI: bool> {
 }
 
 impl<const MULTI: bool> Tree<MULTI> {
-    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
-        Self { pool, root: None, levels: 0, len: 0 }
-    }
-
     /// The number of entries.
     pub(crate) fn len(&self) -> u64 {
         self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Levels of nodes, leaves included.
-    pub(crate) fn levels(&self) -> usize {
-        self.levels
     }
 
     /// Bytes of all nodes.
@@ -85,9 +73,5 @@ impl<const MULTI: bool> Tree<MULTI> {
             }
         }
         self.root.map_or(0, |root| nodes::<MULTI>(&self.pool, root) * node::NODE_BYTES as u64)
-    }
-
-    pub(crate) fn pool(&self) -> &Arc<NodePool> {
-        &self.pool
     }
 }
