@@ -430,7 +430,12 @@ fn walk_group(arguments: &Arguments, name: &str, data: &Data) -> Done {
     let plain = Shape::new(&keys, false)?;
     assert!(plain.is_plain() && plain.slots() == 5, "five slots of seven fields, without paths");
     let nested = if HAS_NESTED && arguments.wants("nested") { Some(Shape::new(&keys, true)?) } else { None };
-    let title = format!("skip, plain, nested ({name})");
+    let arms = match (&nested, arguments.wants("plain")) {
+        (Some(_), _) => "skip, plain, nested",
+        (None, true) => "skip, plain",
+        (None, false) => "skip",
+    };
+    let title = format!("{arms} ({name})");
     let mut group = Group::new(title, data.rows, bytes.len() as u64);
     group.expect("tuples", data.rows);
     group.arm("skip", || {
@@ -447,7 +452,7 @@ fn walk_group(arguments: &Arguments, name: &str, data: &Data) -> Done {
         done?;
         Ok(Outcome::new(time, vec![("tuples", tuples), ("sum of ends", ends)]))
     });
-    if arguments.wants_any(&["plain", "nested"]) {
+    if nested.is_some() || arguments.wants("plain") {
         group.arm("plain", || walk(&plain, bytes));
         group.ratio("plain", "skip");
     }
