@@ -35,16 +35,24 @@ pub(crate) fn run<W: Send>(
             }
         }
     };
-    let mut workers = workers.into_iter();
-    let Some(first) = workers.next() else { return Ok(Vec::new()) };
+    // A worker waits in its slot, so that one whose thread the system refuses is still there: it does its share here.
+    let slots: Vec<_> = workers.into_iter().map(|worker| Mutex::new(Some(worker))).collect();
+    let take = |slot: &Mutex<Option<W>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     let outcomes: Vec<_> = thread::scope(|scope| {
-        let spawned: Vec<_> = workers.map(|worker| scope.spawn(|| claim(worker))).collect();
-        let mine = claim(first);
-        let joined = spawned.into_iter().map(|handle| match handle.join() {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        std::iter::once(mine).chain(joined).collect()
+        let (claim, take) = (&claim, &take);
+        let spawned: Vec<_> = slots[slots.len().min(1)..]
+            .iter()
+            .filter_map(|slot| thread::Builder::new().spawn_scoped(scope, move || take(slot).map(claim)).ok())
+            .collect();
+        let mut outcomes: Vec<_> = slots.first().and_then(take).map(claim).into_iter().collect();
+        for handle in spawned {
+            match handle.join() {
+                Ok(outcome) => outcomes.extend(outcome),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        outcomes.extend(slots.iter().filter_map(take).map(claim));
+        outcomes
     });
     let mut done = Vec::with_capacity(outcomes.len());
     let mut earliest: Option<(usize, crate::Error)> = None;

@@ -59,7 +59,13 @@ impl Unpacker {
                 Err(_) => {}
             }
             self.buffer = Vec::new();
-            return Err(Error::new(ErrorKind::Limit, "unpacked block")
+            // Under a limit of the caller's own the file is not to blame.
+            let (kind, what) = if self.bytes_max < BLOCK_UNPACKED_BYTES_MAX {
+                (ErrorKind::Memory, "memory limit for an unpacked block")
+            } else {
+                (ErrorKind::Limit, "unpacked block")
+            };
+            return Err(Error::new(kind, what)
                 .expected(format_args!("at most {} bytes", self.bytes_max))
                 .found(format_args!("more, from {} stored ones", payload.len())));
         }
@@ -127,7 +133,7 @@ mod tests {
     fn a_bomb_ends_at_the_limit_and_a_promise_of_gigabytes_allocates_nothing() {
         let mut unpacker = Unpacker::new(1_000_000);
         let error = unpacker.unpack(&pack(&vec![0; 1_000_001])).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
         assert_eq!(unpacker.unpack(&pack(&vec![0; 1_000_000])).unwrap().len(), 1_000_000);
         // A frame that says of itself that it holds 2^40 bytes, and holds an empty block.
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xe0];

@@ -93,10 +93,11 @@ impl Disk for RealDisk {
         let mut entries = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            // A link is followed; one that leads nowhere is an `Other`.
+            // A link is followed. One that leads nowhere counts as a file, so that opening it tells: the newest
+            // snapshot must not pass for absent.
             let kind = match entry.file_type()? {
                 kind if kind.is_symlink() => {
-                    fs::metadata(entry.path()).map_or(PathKind::Other, |m| kind_of(m.file_type()))
+                    fs::metadata(entry.path()).map_or(PathKind::File, |m| kind_of(m.file_type()))
                 }
                 kind => kind_of(kind),
             };

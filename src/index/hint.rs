@@ -497,7 +497,9 @@ fn datetime_image(data: &[u8], at: usize) -> Image {
     } else if datetime.seconds >= half {
         (u64::MAX, false)
     } else {
-        (((datetime.seconds + half) as u64) << 30 | datetime.nanoseconds as u64, true)
+        let image = ((datetime.seconds + half) as u64) << 30 | datetime.nanoseconds as u64;
+        // 0 is shared with all that is earlier.
+        (image, image != 0)
     }
 }
 
@@ -520,4 +522,84 @@ fn scalar_image(data: &[u8], at: usize) -> Image {
     };
     let whole = exact && image & 0x1f == 0;
     (rank << 60 | image >> 5 << 1 | u64::from(!whole), whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msgpack::ext::Datetime;
+    use crate::msgpack::write;
+
+    /// Images of ascending values ascend, and an exact one is its value's alone.
+    fn images_fit(kind: ImageKind, values: &[Vec<u8>]) {
+        let images: Vec<Image> = values.iter().map(|value| other_image(kind, value, 0)).collect();
+        for (i, &(less, less_exact)) in images.iter().enumerate() {
+            for (j, &(more, more_exact)) in images.iter().enumerate().skip(i + 1) {
+                assert!(
+                    less < more || less == more && !less_exact && !more_exact,
+                    "{kind:?}: {:x?} has {:x?}, {:x?} has {:x?}",
+                    values[i],
+                    images[i],
+                    values[j],
+                    images[j]
+                );
+            }
+        }
+    }
+
+    fn encoded<T>(values: &[T], write: impl Fn(&mut Vec<u8>, &T)) -> Vec<Vec<u8>> {
+        let one = |value| {
+            let mut out = Vec::new();
+            write(&mut out, value);
+            out
+        };
+        values.iter().map(one).collect()
+    }
+
+    #[test]
+    fn an_exact_image_is_shared_with_no_neighbour() {
+        let mut doubles = vec![f64::NAN, f64::NEG_INFINITY, f64::MIN, -1.0, 0.0];
+        for start in [0.0, 0.1, 1.0, 1.6e9, 9_007_199_254_740_990.0, 1e300] {
+            let mut value: f64 = start;
+            for _ in 0..40 {
+                value = value.next_up();
+                doubles.push(value);
+            }
+        }
+        doubles.extend([f64::MAX, f64::INFINITY]);
+        let doubles = encoded(&doubles, |out, &value| write::double(out, value));
+
+        let mut integers = Vec::new();
+        for power in [5, 31, 52, 53, 54, 56, 60, 62] {
+            integers.extend((-40..40).map(|off| (1i128 << power) + off));
+        }
+        integers.extend((0..40).map(|off| i128::from(u64::MAX) - off));
+        integers
+            .extend(integers.clone().into_iter().map(|value| -value).filter(|&v| v >= i128::from(i64::MIN)));
+        integers.sort_unstable();
+        integers.dedup();
+        let integers = encoded(&integers, |out, &value| write::int(out, value));
+
+        let mut datetimes = Vec::new();
+        for seconds in [-(1 << 33) - 1, -(1 << 33), -1, 0, 1_600_000_000, (1 << 33) - 1, 1 << 33] {
+            for nanoseconds in (0..40).chain([999_999_999]) {
+                datetimes.push(Datetime { seconds, nanoseconds, offset_minutes: 0, zone: 0 });
+            }
+        }
+        let datetimes = encoded(&datetimes, write::datetime);
+
+        for (kind, values) in [
+            (ImageKind::Double, &doubles),
+            (ImageKind::Number, &doubles),
+            (ImageKind::Scalar, &doubles),
+            (ImageKind::Integer, &integers),
+            (ImageKind::Double, &integers),
+            (ImageKind::Number, &integers),
+            (ImageKind::Scalar, &integers),
+            (ImageKind::Datetime, &datetimes),
+            (ImageKind::Scalar, &datetimes),
+        ] {
+            images_fit(kind, values);
+        }
+    }
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Result;
 use crate::limits::{SLAB_BITS, SLABS_MAX};
-use crate::tuple::slab::{Budget, Slabs, next_slab_bytes};
+use crate::tuple::slab::{Budget, Slabs};
 
 /// The number of a block in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +59,9 @@ pub(crate) struct Pool<const BYTES: usize> {
 struct Left {
     runs: Vec<Run>,
     free: Vec<BlockId>,
+    /// Blocks of all slabs.
+    #[cfg(test)]
+    made: usize,
 }
 
 /// Blocks of one slab that were never handed out: `next..end`.
@@ -86,7 +89,7 @@ impl<const BYTES: usize> Pool<BYTES> {
     /// Where the block begins: `BYTES` bytes, aligned to 64.
     #[inline]
     pub(crate) fn at(&self, id: BlockId) -> *mut u8 {
-        debug_assert!((id.number() + 1) * BYTES <= next_slab_bytes(id.slab()), "{id:?} is not of this pool");
+        debug_assert!((id.number() + 1) * BYTES <= 1 << SLAB_BITS, "{id:?} is not of this pool");
         // SAFETY: numbers of blocks are made by `Writer::take` alone, from slabs of its own pool, and stay
         // with it.
         unsafe { self.slabs.base(id.slab()) }.wrapping_add(id.number() * BYTES)
@@ -100,9 +103,11 @@ impl<const BYTES: usize> Pool<BYTES> {
     /// The blocks that exist and those that nobody has, while there is no writer.
     #[cfg(test)]
     pub(crate) fn census(&self) -> (usize, usize) {
-        let all = (0..self.slabs.len()).map(|slab| next_slab_bytes(slab) / BYTES).sum();
         let left = self.left();
-        (all, left.free.len() + left.runs.iter().map(|run| (run.end - run.next) as usize).sum::<usize>())
+        (
+            left.made,
+            left.free.len() + left.runs.iter().map(|run| (run.end - run.next) as usize).sum::<usize>(),
+        )
     }
 
     fn left(&self) -> MutexGuard<'_, Left> {
@@ -115,11 +120,13 @@ pub(crate) struct Writer<const BYTES: usize> {
     pool: Arc<Pool<BYTES>>,
     run: Run,
     free: Vec<BlockId>,
+    /// Bytes of the slabs that this writer has had made.
+    taken_bytes: usize,
 }
 
 impl<const BYTES: usize> Writer<BYTES> {
     pub(crate) fn new(pool: Arc<Pool<BYTES>>) -> Self {
-        Self { pool, run: Run { slab: 0, next: 0, end: 0 }, free: Vec::new() }
+        Self { pool, run: Run { slab: 0, next: 0, end: 0 }, free: Vec::new(), taken_bytes: 0 }
     }
 
     pub(crate) fn pool(&self) -> &Arc<Pool<BYTES>> {
@@ -157,7 +164,12 @@ impl<const BYTES: usize> Writer<BYTES> {
                 return Ok(());
             }
         }
-        let (slab, _, bytes) = self.pool.slabs.add_next()?;
+        let (slab, _, bytes) = self.pool.slabs.add_next(self.taken_bytes)?;
+        self.taken_bytes += bytes;
+        #[cfg(test)]
+        {
+            self.pool.left().made += bytes / BYTES;
+        }
         self.run = Run { slab, next: 0, end: (bytes / BYTES) as u32 };
         Ok(())
     }
@@ -230,14 +242,14 @@ mod tests {
 
     #[test]
     fn reserved_blocks_are_there_when_the_budget_is_used_up() {
-        let budget = Arc::new(Budget::new(Some(4096 + 16384)));
+        let budget = Arc::new(Budget::new(Some(4096 + 4096 + 8192)));
         let pool = Pool::<768>::new(budget);
         let mut writer = Writer::new(pool);
         writer.take().unwrap();
-        writer.reserve(20).unwrap();
-        assert!((0..20).all(|_| writer.take().is_ok()));
+        writer.reserve(12).unwrap();
+        assert!((0..12).all(|_| writer.take().is_ok()));
         writer.reserve(100).unwrap_err();
         let rest = std::iter::from_fn(|| writer.take().ok()).count();
-        assert_eq!(1 + 20 + rest, 4096 / 768 + 16384 / 768);
+        assert_eq!(1 + 12 + rest, 2 * (4096 / 768) + 8192 / 768);
     }
 }

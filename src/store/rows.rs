@@ -285,14 +285,14 @@ impl Numbers {
         Self { block: head.index, byte: head.byte, first: 0, rows: 0, consecutive: true }
     }
 
-    /// The next row has this number; absent is 0.
+    /// The next row has this number. Only the file's first row may be without one: its number is 0.
     #[inline]
     fn count(&mut self, number: Option<u64>) {
-        let number = number.unwrap_or(0);
         if self.rows == 0 {
-            self.first = number;
+            self.first = number.unwrap_or(0);
+            self.consecutive = number.is_some() || self.block == 0;
         } else {
-            self.consecutive &= number == self.first.wrapping_add(self.rows);
+            self.consecutive &= number == Some(self.first.wrapping_add(self.rows));
         }
         self.rows += 1;
     }

@@ -49,7 +49,8 @@ pub(crate) struct ArenaWriter {
     base: *mut u8,
     used_bytes: usize,
     slab_bytes: usize,
-    slabs_taken: u32,
+    /// Bytes of all slabs that this writer has had.
+    taken_bytes: usize,
 }
 
 // SAFETY: `base` points into a slab of `arena` that this writer alone writes to; the slab lives as long as the arena,
@@ -58,7 +59,7 @@ unsafe impl Send for ArenaWriter {}
 
 impl ArenaWriter {
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        Self { arena, slab: 0, base: std::ptr::null_mut(), used_bytes: 0, slab_bytes: 0, slabs_taken: 0 }
+        Self { arena, slab: 0, base: std::ptr::null_mut(), used_bytes: 0, slab_bytes: 0, taken_bytes: 0 }
     }
 
     /// Writes a tuple with the field map that a walk over it made.
@@ -83,11 +84,11 @@ impl ArenaWriter {
 
     #[cold]
     fn next_slab(&mut self, room: usize) -> Result<()> {
-        let bytes = next_slab_bytes(self.slabs_taken).max(room);
+        let bytes = next_slab_bytes(self.taken_bytes, self.arena.slabs.len()).max(room);
         let (slab, base) = self.arena.slabs.add(bytes)?;
         (self.slab, self.base) = (slab, base.as_ptr());
         (self.used_bytes, self.slab_bytes) = (0, bytes);
-        self.slabs_taken += 1;
+        self.taken_bytes += bytes;
         Ok(())
     }
 }

@@ -17,8 +17,8 @@
 //! is added: when it is full, a copy of twice its size takes its place, and the old one stays until the end,
 //! for whoever just loaded its address. All tables together are smaller than twice the last one.
 //!
-//! The first slabs are small, so that ten thousand tiny spaces stay tiny; from the seventh on they have 32
-//! MiB. Large ones are anonymous maps, which the kernel is asked to back with huge pages: first touch of
+//! The first slabs are small, so that ten thousand tiny spaces stay tiny; each next one of a
+//! writer is as large as all it has had, up to 32 MiB. Large ones are anonymous maps, which the kernel is asked to back with huge pages: first touch of
 //! memory costs more than sorting what is put there. Their memory is zero until somebody writes to it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -89,9 +89,12 @@ impl Budget {
     }
 }
 
-/// The size of the slab that follows `sequence` others: four times the last until 4 MiB, then 32 MiB.
-pub(crate) fn next_slab_bytes(sequence: u32) -> usize {
-    if sequence < 6 { 4096 << (2 * sequence) } else { 1 << SLAB_BITS }
+/// The size of the next slab of a writer that has taken `taken_bytes` from a set of `slabs` slabs: as much again, from
+/// 4 KiB to 32 MiB, so that no more than half of what a writer takes is ever unused. Where many writers have taken a
+/// quarter of the numbers that there are, all of the rest are large.
+pub(crate) fn next_slab_bytes(taken_bytes: usize, slabs: u32) -> usize {
+    let largest = 1 << SLAB_BITS;
+    if slabs >= SLABS_MAX / 4 { largest } else { taken_bytes.next_power_of_two().clamp(4096, largest) }
 }
 
 /// Slabs of at least this size are maps of their own, smaller ones come from the global allocator.
@@ -137,10 +140,10 @@ impl Slabs {
         self.add_to(self.lock(), bytes)
     }
 
-    /// A new slab of the size that is due: its number, where it begins, and its bytes.
-    pub(crate) fn add_next(&self) -> Result<(u32, NonNull<u8>, usize)> {
+    /// A new slab for a writer that has taken `taken_bytes`: its number, where it begins, and its bytes.
+    pub(crate) fn add_next(&self, taken_bytes: usize) -> Result<(u32, NonNull<u8>, usize)> {
         let grown = self.lock();
-        let bytes = next_slab_bytes(grown.slabs.len() as u32);
+        let bytes = next_slab_bytes(taken_bytes, grown.slabs.len() as u32);
         self.add_to(grown, bytes).map(|(slab, base)| (slab, base, bytes))
     }
 
@@ -315,12 +318,17 @@ mod tests {
 
     #[test]
     fn slabs_begin_small_and_end_at_the_size_that_a_handle_can_reach() {
-        let sizes: Vec<usize> = (0..8).map(next_slab_bytes).collect();
-        let kib = 1024;
-        assert_eq!(
-            sizes,
-            [4 * kib, 16 * kib, 64 * kib, 256 * kib, 1024 * kib, 4096 * kib, 1 << SLAB_BITS, 1 << SLAB_BITS]
-        );
+        let mut taken = 0;
+        let sizes: Vec<usize> = (0..16)
+            .map(|_| {
+                let bytes = next_slab_bytes(taken, 0);
+                taken += bytes;
+                bytes
+            })
+            .collect();
+        assert_eq!(sizes[..5], [4096, 4096, 8192, 16384, 32768]);
+        assert_eq!(sizes[13..], [16 << 20, 1 << SLAB_BITS, 1 << SLAB_BITS]);
+        assert_eq!(next_slab_bytes(0, SLABS_MAX / 4), 1 << SLAB_BITS);
     }
 
     #[test]

@@ -290,7 +290,7 @@ fn an_entry_that_is_replaced_everywhere_it_stands_for_a_child_leaves_no_trace() 
 
 #[test]
 fn an_edit_that_finds_no_memory_is_an_error_and_changes_nothing() {
-    let pool = NodePool::new(Arc::new(Budget::new(Some(4096 + 16384))));
+    let pool = NodePool::new(Arc::new(Budget::new(Some(32768))));
     let mut tree = Tree::<false>::new(pool.clone());
     let mut hand = Hand::new(&pool);
     let mut count = 0;
