@@ -24,7 +24,7 @@
 //! | `msgpack` | values as bytes: skip, read, compare, print | rows, tuples, files |
 //! | `file` | bytes, blocks, rows; folders of files | tuples and schemas |
 //! | `tuple` | a row's array as a record of a known shape: formats, field maps, the arena | files |
-//! | `index` | order: key definitions, hints, trees, hash tables, building them in bulk | files |
+//! | `index` | order: key definitions, hints, trees, hash indexes, building them in bulk | files |
 //! | `space` | tuples and indexes, always in step; definitions; the system spaces | files |
 //! | `store` | the running whole: recovery, reports, the API | |
 //!
