@@ -75,7 +75,10 @@ impl Compiled {
         let format = Format::new(&fields, 0, &keys, random.bool()).unwrap();
         let primary = |number| if number == 0 { &[][..] } else { keys[0] };
         let key_defs = (0..keys.len())
-            .map(|number| KeyDef::new(&format, keys[number], space.indexes[number].unique, primary(number)))
+            .map(|number| {
+                let unique = space.indexes[number].unique;
+                KeyDef::new(&format, keys[number], unique, primary(number), space.indexes[0].is_hash)
+            })
             .collect();
         let arena = Arc::new(Arena::new(Arc::new(Budget::new(None))));
         let writer = ArenaWriter::new(arena.clone());
@@ -213,7 +216,8 @@ fn check_index(
 /// tuples. Each value comes with 0 and 9 behind it.
 fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::Type], found: &[Value]) {
     for descending in [false, true] {
-        let field = |random: &mut Rng, field_type| model::Field::new(random, model::Shape::Plain, field_type, false);
+        let field =
+            |random: &mut Rng, field_type| model::Field::new(random, model::Shape::Plain, field_type, false);
         let mut fields = vec![field(random, values::Type::Unsigned), field(random, part_types[0])];
         fields.push(field(random, values::Type::Unsigned));
         fields[1].declared = declared;
@@ -226,7 +230,9 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
         };
         let unsigned = values::Type::Unsigned;
         let mut indexes = vec![vec![part(0, unsigned, false)]];
-        indexes.extend(part_types.iter().map(|&found| vec![part(1, found, descending), part(2, unsigned, false)]));
+        indexes.extend(
+            part_types.iter().map(|&found| vec![part(1, found, descending), part(2, unsigned, false)]),
+        );
         let index = |parts| Index { name: "".into(), is_hash: false, unique: true, parts };
         let indexes = indexes.into_iter().map(index).collect();
         let space = Space { id: 512, name: "".into(), fields, indexes };
@@ -245,7 +251,8 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
             })
             .collect();
         let stored = compiled.store_all(&tuples);
-        let sample: Vec<StoredTuple<'_>> = stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
+        let sample: Vec<StoredTuple<'_>> =
+            stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
         for (index, key_def) in compiled.space.indexes.iter().zip(&compiled.key_defs) {
             let hints = Hints::sample(key_def, &sample);
             check_index(random, &compiled, index, key_def, &hints, &tuples, &stored);

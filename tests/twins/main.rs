@@ -107,9 +107,12 @@ impl Twin {
             }
             let expected: Vec<&[u8]> =
                 self.entries[number].iter().map(|entry| &self.tuples[entry.tuple][..]).collect();
-            if let Some(place) = (0..all.len().max(expected.len())).find(|&at| all.get(at) != expected.get(at)) {
+            if let Some(place) =
+                (0..all.len().max(expected.len())).find(|&at| all.get(at) != expected.get(at))
+            {
                 panic!(
-                    "{arm:?} {index:?}, place {place} of {}: expected {:x?}, found {:x?}",
+                    "{arm:?} {index:?} after {:?}, place {place} of {}: expected {:x?}, found {:x?}",
+                    self.space.indexes[0],
                     expected.len(),
                     expected.get(place),
                     all.get(place),
@@ -144,7 +147,8 @@ impl Twin {
             assert_eq!(refused.kind(), ErrorKind::Key);
             return;
         }
-        let order: Vec<_> = entries.iter().map(|entry| index.compare_first(&entry.key, &key, parts)).collect();
+        let order: Vec<_> =
+            entries.iter().map(|entry| index.compare_first(&entry.key, &key, parts)).collect();
         use IteratorType::{All, Eq, Ge, Gt, Le, Lt, Req};
         for iterator in [Eq, Req, All, Lt, Le, Ge, Gt] {
             let is_met = |at: &usize| {
@@ -176,7 +180,8 @@ impl Twin {
         }
         let got = found.get_raw(&bytes);
         if index.unique && parts == index.parts.len() && !key.raw.contains(&vec![0xc0]) {
-            let expected = order.iter().position(|order| order.is_eq()).map(|at| &self.tuples[entries[at].tuple][..]);
+            let expected =
+                order.iter().position(|order| order.is_eq()).map(|at| &self.tuples[entries[at].tuple][..]);
             assert_eq!(got.unwrap().map(|tuple| tuple.bytes()), expected, "{bytes:x?} in {index:?}");
         } else {
             assert_eq!(got.err().map(|error| error.kind()), Some(ErrorKind::Key));
@@ -259,7 +264,14 @@ fn interleaved<'a>(random: &mut Rng, mut spaces: Vec<Vec<(u32, &'a [u8])>>) -> V
 }
 
 /// Opens the twins' snapshot in these ways and checks all of it. `sorted`: the rows are in primary order.
-fn check_arms(random: &mut Rng, twins: &[Twin], snapshot: &Snapshot, arms: &[Arm], sorted: bool, searches: usize) {
+fn check_arms(
+    random: &mut Rng,
+    twins: &[Twin],
+    snapshot: &Snapshot,
+    arms: &[Arm],
+    sorted: bool,
+    searches: usize,
+) {
     for (number, &arm) in arms.iter().enumerate() {
         let only = &twins[random.usize(..twins.len())];
         let store = match snapshot.open(arm, &only.space) {
@@ -268,7 +280,10 @@ fn check_arms(random: &mut Rng, twins: &[Twin], snapshot: &Snapshot, arms: &[Arm
         };
         for twin in twins {
             if arm.alone && twin.space.id != only.space.id {
-                assert_eq!(store.space(twin.space.id).err().map(|error| error.kind()), Some(ErrorKind::Absent));
+                assert_eq!(
+                    store.space(twin.space.id).err().map(|error| error.kind()),
+                    Some(ErrorKind::Absent)
+                );
                 continue;
             }
             twin.check(&store, arm);
@@ -280,7 +295,8 @@ fn check_arms(random: &mut Rng, twins: &[Twin], snapshot: &Snapshot, arms: &[Arm
                 assert!(!report.sorted, "{arm:?}: {:?}", twin.space.indexes[0]);
             }
             let name = &twin.space.name;
-            let notices = store.report().notices.iter().filter(|notice| notice.contains(&format!("space {name}:")));
+            let notices =
+                store.report().notices.iter().filter(|notice| notice.contains(&format!("space {name}:")));
             assert_eq!(notices.count(), usize::from(report.sorted), "{:?}", store.report().notices);
         }
     }

@@ -211,12 +211,17 @@ impl Space {
         self.fields.push(field);
         let at = self.fields.len() - 1;
         for part_type in [Type::Double, Type::Number] {
-            let others: Vec<usize> = (0..at).filter(|&field| !self.fields[field].shape.is_multikey()).collect();
+            let others: Vec<usize> =
+                (0..at).filter(|&field| !self.fields[field].shape.is_multikey()).collect();
             let chosen = [at, pick(random, &others)];
             let mut index = Index::over(random, &self.fields, &chosen, false);
             index.parts[0].part_type = part_type;
             // The last one decides, so that of type number comes last.
-            let place = if part_type == Type::Double { random.usize(1..=self.indexes.len()) } else { self.indexes.len() };
+            let place = if part_type == Type::Double {
+                random.usize(1..=self.indexes.len())
+            } else {
+                self.indexes.len()
+            };
             self.indexes.insert(place, index);
         }
     }
@@ -235,7 +240,8 @@ impl Space {
         });
         let unique = random.bool();
         let mut index = Index::over(random, &self.fields, &fields, unique);
-        let can_hash = index.parts.iter().all(|part| !part.is_nullable && !self.fields[part.field].shape.is_multikey());
+        let can_hash =
+            index.parts.iter().all(|part| !part.is_nullable && !self.fields[part.field].shape.is_multikey());
         if can_hash && random.u8(..4) == 0 {
             (index.is_hash, index.unique) = (true, true);
         }
@@ -252,7 +258,8 @@ impl Space {
     pub fn tuple(&self, random: &mut Rng, far: bool) -> Vec<u8> {
         // Fields that may be missing at the end, and fields that no one knows.
         let required = self.fields.iter().rposition(|field| !field.is_nullable).map_or(0, |last| last + 1);
-        let known = if random.u8(..5) == 0 { random.usize(required..=self.fields.len()) } else { self.fields.len() };
+        let known =
+            if random.u8(..5) == 0 { random.usize(required..=self.fields.len()) } else { self.fields.len() };
         let more = if known == self.fields.len() && random.u8(..5) == 0 { random.usize(..3) } else { 0 };
         let mut out = Vec::new();
         match (known + more, random.u8(..20)) {
@@ -277,7 +284,8 @@ impl Space {
             })
             .collect();
         for index in self.indexes.iter().filter(|index| index.unique) {
-            let mut twins: Vec<usize> = self.duplicates(index, &tuples).into_iter().map(|pair| pair.1).collect();
+            let mut twins: Vec<usize> =
+                self.duplicates(index, &tuples).into_iter().map(|pair| pair.1).collect();
             twins.sort_unstable();
             twins.dedup();
             for &twin in twins.iter().rev() {
@@ -315,7 +323,11 @@ impl Space {
 
     fn hashed_key(&self, index: &Index, tuple: &[u8]) -> Vec<Hashed> {
         let fields = elements(tuple);
-        index.parts.iter().map(|part| hashed(self.find(part, &fields)[0].expect("a HASH key has no nil"))).collect()
+        index
+            .parts
+            .iter()
+            .map(|part| hashed(self.find(part, &fields)[0].expect("a HASH key has no nil")))
+            .collect()
     }
 
     /// Whether the tuple has the key, in the sense of a HASH index.
@@ -360,7 +372,11 @@ impl Space {
                 (element, Key::new(index.parts.iter().zip(&columns).map(value).collect()))
             })
             .filter(|(_, key)| {
-                !index.parts.iter().zip(&key.slow).any(|(part, value)| part.exclude_null && *value == Slow::Nil)
+                !index
+                    .parts
+                    .iter()
+                    .zip(&key.slow)
+                    .any(|(part, value)| part.exclude_null && *value == Slow::Nil)
             })
             .collect();
         keys.sort_by(|one, other| index.compare(&one.1, &other.1));
@@ -375,7 +391,12 @@ impl Space {
         for (number, tuple) in tuples.iter().enumerate() {
             let tail = self.keys(primary, tuple).remove(0).1;
             let keys = self.keys(index, tuple).into_iter();
-            entries.extend(keys.map(|(element, key)| Entry { key, tail: tail.clone(), tuple: number, element }));
+            entries.extend(keys.map(|(element, key)| Entry {
+                key,
+                tail: tail.clone(),
+                tuple: number,
+                element,
+            }));
         }
         entries.sort_by(|one, other| index.order(primary, one, other));
         entries
@@ -448,7 +469,12 @@ impl Index {
     pub fn order(&self, primary: &Self, one: &Entry, other: &Entry) -> Ordering {
         let order = self.compare(&one.key, &other.key);
         match order {
-            Ordering::Equal if !self.conflict(one, other) => primary.compare(&one.tail, &other.tail),
+            // HASH tells apart what has no order: in the end the bytes decide.
+            Ordering::Equal if !self.conflict(one, other) => {
+                primary.compare(&one.tail, &other.tail).then_with(|| {
+                    if primary.is_hash { one.tail.raw.cmp(&other.tail.raw) } else { Ordering::Equal }
+                })
+            }
             order => order,
         }
     }

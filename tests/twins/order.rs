@@ -42,7 +42,11 @@ impl Finite {
         if first == last {
             return Self { negative: false, magnitude: 0, digits: Vec::new() };
         }
-        Self { negative, magnitude: (digits.len() - first) as i128 - scale, digits: digits[first..last].to_vec() }
+        Self {
+            negative,
+            magnitude: (digits.len() - first) as i128 - scale,
+            digits: digits[first..last].to_vec(),
+        }
     }
 
     fn sign(&self) -> i32 {
@@ -150,7 +154,8 @@ pub fn slow(bytes: &[u8]) -> Slow {
                 2 => Slow::Uuid(payload.to_vec()),
                 4 => {
                     let seconds = i64::from_le_bytes(payload[..8].try_into().unwrap());
-                    let nanoseconds = payload.get(8..12).map_or(0, |four| i32::from_le_bytes(four.try_into().unwrap()));
+                    let nanoseconds =
+                        payload.get(8..12).map_or(0, |four| i32::from_le_bytes(four.try_into().unwrap()));
                     Slow::Datetime(seconds, nanoseconds.into())
                 }
                 _ => panic!("extension {kind} in a key"),

@@ -37,8 +37,8 @@ use Type::*;
 
 impl Type {
     pub const ALL: [Self; 21] = [
-        Unsigned, Integer, Number, Double, Float32, Float64, Decimal, String, Varbinary, Boolean, Uuid, Datetime,
-        Scalar, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
+        Unsigned, Integer, Number, Double, Float32, Float64, Decimal, String, Varbinary, Boolean, Uuid,
+        Datetime, Scalar, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64,
     ];
 
     pub fn name(self) -> &'static str {
@@ -92,7 +92,9 @@ impl Type {
         match value {
             Value::Nil => false,
             Value::Bool(_) => matches!(self, Boolean | Scalar),
-            Value::Int(int) => self.integers().is_some_and(|(least, greatest)| (least..=greatest).contains(int)),
+            Value::Int(int) => {
+                self.integers().is_some_and(|(least, greatest)| (least..=greatest).contains(int))
+            }
             Value::Float(_) => matches!(self, Number | Double | Scalar | Float32),
             Value::Double(_) => matches!(self, Number | Double | Scalar | Float64),
             Value::Decimal { .. } => matches!(self, Number | Decimal | Scalar),
@@ -129,11 +131,20 @@ pub enum Value {
     /// The bits of a float of 8 bytes.
     Double(u64),
     /// `digits * 10^-scale`; each digit 0 to 9, at most 76 of them.
-    Decimal { negative: bool, digits: Vec<u8>, scale: i32 },
+    Decimal {
+        negative: bool,
+        digits: Vec<u8>,
+        scale: i32,
+    },
     Str(Vec<u8>),
     Bin(Vec<u8>),
     Uuid([u8; 16]),
-    Datetime { seconds: i64, nanoseconds: u32, offset: i16, zone: i16 },
+    Datetime {
+        seconds: i64,
+        nanoseconds: u32,
+        offset: i16,
+        zone: i16,
+    },
 }
 
 /// One of a list.
@@ -347,7 +358,9 @@ impl Source {
             }
             Value::Str(bytes) => Value::Str([&bytes[..], step.to_string().as_bytes()].concat()),
             Value::Bin(bytes) => Value::Bin([&bytes[..], &step.to_be_bytes()].concat()),
-            Value::Uuid(bytes) => Value::Uuid((u128::from_be_bytes(*bytes).wrapping_add(step.into())).to_be_bytes()),
+            Value::Uuid(bytes) => {
+                Value::Uuid((u128::from_be_bytes(*bytes).wrapping_add(step.into())).to_be_bytes())
+            }
             Value::Datetime { seconds, nanoseconds, .. } => {
                 let seconds = seconds + i64::from(step / 4);
                 Value::Datetime { seconds, nanoseconds: *nanoseconds, offset: 0, zone: 0 }
@@ -446,7 +459,10 @@ fn near(random: &mut Rng, value: &Value) -> Value {
                 1 => seconds -= 1,
                 2 => nanoseconds = (nanoseconds + 1) % 1_000_000_000,
                 3 => nanoseconds = nanoseconds.saturating_sub(1),
-                4 => nanoseconds = pick(random, &[0, 999_999_999, 500_000_000, nanoseconds ^ 16]) % 1_000_000_000,
+                4 => {
+                    nanoseconds =
+                        pick(random, &[0, 999_999_999, 500_000_000, nanoseconds ^ 16]) % 1_000_000_000
+                }
                 _ => (offset, zone) = (random.i16(-720..=840), random.i16(0..=1024)),
             }
             Value::Datetime { seconds, nanoseconds, offset, zone }
@@ -528,7 +544,7 @@ fn near_bytes(random: &mut Rng, bytes: &[u8]) -> Vec<u8> {
         _ => {
             let byte = pick(random, &[0, b'x', 0xff]);
             bytes.extend(std::iter::repeat_n(byte, random.usize(..9)));
-        },
+        }
     }
     bytes
 }
@@ -551,7 +567,8 @@ fn fresh(random: &mut Rng, field_type: Type) -> Value {
             _ => Value::Double(fresh_double(random).to_bits()),
         },
         Scalar => {
-            let inner = [Boolean, String, Varbinary, Uuid, Datetime, Decimal, Float32, Number, Integer, Number];
+            let inner =
+                [Boolean, String, Varbinary, Uuid, Datetime, Decimal, Float32, Number, Integer, Number];
             let inner = pick(random, &inner);
             return fresh(random, inner);
         }

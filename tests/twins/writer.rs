@@ -18,7 +18,9 @@ const INDEX: u32 = 288;
 /// The spaces' definitions in a block of their own, then rows of user spaces in `blocks` blocks of about equal
 /// numbers of rows (fewer where there are not so many rows).
 pub fn snapshot(random: &mut Rng, spaces: &[&Space], rows: &[(u32, &[u8])], blocks: usize) -> Vec<u8> {
-    let mut file = b"SNAP\n0.13\nVersion: 2.6.0\nInstance: 78e0015e-511c-44a5-88b2-181e67295f91\nVClock: {1: 7}\n\n".to_vec();
+    let mut file =
+        b"SNAP\n0.13\nVersion: 2.6.0\nInstance: 78e0015e-511c-44a5-88b2-181e67295f91\nVClock: {1: 7}\n\n"
+            .to_vec();
     let mut number = 0;
     let mut payload = Vec::new();
     for (space, tuple) in definitions(random, spaces) {
