@@ -248,6 +248,11 @@ impl Space {
         self.indexes.push(index);
     }
 
+    /// Lets fields that count get so far.
+    pub fn set_span(&mut self, span: u32) {
+        self.fields.iter_mut().flat_map(|field| &mut field.sources).for_each(|source| source.span = span);
+    }
+
     pub fn name_indexes(&mut self) {
         for (number, index) in self.indexes.iter_mut().enumerate() {
             index.name = format!("index{number}");
