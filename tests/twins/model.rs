@@ -3,6 +3,8 @@
 //! An index is the list of its entries, sorted by key and, where equal keys stand side by side, by primary key. A
 //! multikey index has an entry for each distinct key of a tuple.
 
+#![allow(dead_code, reason = "the tests inside the crate and those of whole stores use a part each")]
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 

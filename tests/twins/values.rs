@@ -229,8 +229,8 @@ fn encode_int(random: &mut Rng, int: i128, wide: bool, signed: bool, out: &mut V
 
 fn encode_long(random: &mut Rng, heads: [u8; 3], bytes: &[u8], wide: bool, out: &mut Vec<u8>) {
     let least = match bytes.len() {
-        ..=0xff => 0,
-        ..=0xffff => 1,
+        ..0x100 => 0,
+        0x100..0x1_0000 => 1,
         _ => 2,
     };
     let width = if wide { random.usize(least..3) } else { least };
@@ -668,7 +668,7 @@ fn fresh_bytes(random: &mut Rng) -> Vec<u8> {
         1 => random.usize(..80),
         _ => random.usize(..10),
     };
-    let letters: &[u8] = if random.bool() { &[b'a', b'b'] } else { &[0, 1, b'a', b'b', 0xc3, 0xfe, 0xff] };
+    let letters: &[u8] = if random.bool() { b"ab" } else { &[0, 1, b'a', b'b', 0xc3, 0xfe, 0xff] };
     (0..length).map(|_| pick(random, letters)).collect()
 }
 
