@@ -216,14 +216,14 @@ pub struct Build<'a> {
 impl<'a> Build<'a> {
     /// A primary tree: the tuples are fed to leaves in their order.
     pub fn primary(tuples: &'a Tuples, shape: &Shape, key: Key<'_>, hints: bool) -> Self {
-        let key_def = Arc::new(KeyDef::new(&shape.0, &parts(key), true, &[]));
+        let key_def = Arc::new(KeyDef::new(&shape.0, &parts(key), true, &[], false));
         let hints = if hints { Hints::sample(&key_def, &sample(tuples)) } else { Hints::none() };
         Self { tuples, plan: Plan::ordered(key_def, hints) }
     }
 
     /// A secondary tree, not unique: buckets, each sorted and written back.
     pub fn secondary(tuples: &'a Tuples, shape: &Shape, key: Key<'_>, primary: Key<'_>, hints: bool) -> Self {
-        let key_def = Arc::new(KeyDef::new(&shape.0, &parts(key), false, &parts(primary)));
+        let key_def = Arc::new(KeyDef::new(&shape.0, &parts(key), false, &parts(primary), false));
         let sample = sample(tuples);
         let hints = if hints { Hints::sample(&key_def, &sample) } else { Hints::none() };
         Self { tuples, plan: Plan::buckets(key_def, hints, &sample, tuples.handles.len() as u64) }

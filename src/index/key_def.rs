@@ -3,7 +3,9 @@
 //!
 //! The entries of an index are ordered by its own parts and then, where those may be equal, by the parts of the
 //! primary key that are not among them (`cmp_def` in Tarantool). A unique index orders by its own parts alone, except
-//! that keys with a nil are never equal, so that there the primary key's parts decide as well.
+//! that keys with a nil are never equal, so that there the primary key's parts decide as well. A primary key that is a
+//! HASH tells apart what this order does not (the decimals 1 and 1.0), so that in the end its values' bytes decide: no
+//! two entries are equal, and the order does not hang on who came first.
 
 use std::cmp::Ordering;
 
@@ -68,6 +70,8 @@ pub(crate) struct KeyDef {
     /// How many of them are the index's own.
     pub(crate) own: usize,
     pub(crate) unique: bool,
+    /// The parts of a primary key that is a HASH.
+    hashed: Box<[KeyPart]>,
     /// Some own part is multikey; its elements are counted in this slot.
     pub(crate) elements: Option<u16>,
     /// Some own part leaves tuples without a value out of the index.
@@ -76,8 +80,14 @@ pub(crate) struct KeyDef {
 
 impl KeyDef {
     /// Compiles the parts of an index. `primary` is empty for the primary key itself, and where there is none that
-    /// can be used; then a non-unique index is ordered by its own parts alone.
-    pub(crate) fn new(format: &Format, parts: &[PartDef], unique: bool, primary: &[PartDef]) -> Self {
+    /// can be used; then a non-unique index is ordered by its own parts alone. `hashed`: the primary key is a HASH.
+    pub(crate) fn new(
+        format: &Format,
+        parts: &[PartDef],
+        unique: bool,
+        primary: &[PartDef],
+        hashed: bool,
+    ) -> Self {
         let tail = primary.iter().filter(|tail| !parts.iter().any(|part| part.has_place_of(tail)));
         let compiled: Box<[KeyPart]> = parts.iter().chain(tail).map(|part| key_part(format, part)).collect();
         let elements = compiled[..parts.len()].iter().find_map(|part| match part.place {
@@ -85,7 +95,9 @@ impl KeyDef {
             _ => None,
         });
         let excludes = parts.iter().any(|part| part.exclude_null);
-        Self { parts: compiled, own: parts.len(), unique, elements, excludes }
+        let hashed = if hashed { primary } else { &[] };
+        let hashed = hashed.iter().map(|part| key_part(format, part)).collect();
+        Self { parts: compiled, own: parts.len(), unique, hashed, elements, excludes }
     }
 
     pub(crate) fn own(&self) -> &[KeyPart] {
@@ -100,7 +112,9 @@ impl KeyDef {
     /// The order of two entries: by the own parts, then by the tail unless the index is unique and no part was nil.
     pub(crate) fn compare<'a>(&self, a: Entry<'a>, b: Entry<'a>) -> Ordering {
         match self.compare_own(a, b) {
-            (Ordering::Equal, nil) if nil || !self.unique => self.compare_parts(self.tail(), a, b).0,
+            (Ordering::Equal, nil) if nil || !self.unique => {
+                self.compare_parts(self.tail(), a, b).0.then_with(|| self.compare_hashed(a, b))
+            }
             (order, _) => order,
         }
     }
@@ -113,6 +127,20 @@ impl KeyDef {
     /// Whether the two entries cannot both be in the index.
     pub(crate) fn conflict<'a>(&self, a: Entry<'a>, b: Entry<'a>) -> bool {
         self.unique && self.compare_own(a, b) == (Ordering::Equal, false)
+    }
+
+    /// The order of the bytes that the values of a HASH primary key are written in.
+    fn compare_hashed<'a>(&self, a: Entry<'a>, b: Entry<'a>) -> Ordering {
+        let value = |part: &KeyPart, entry: Entry<'a>| {
+            let data = entry.tuple.data();
+            let at = part.find(&entry.tuple, entry.element)?;
+            Some(&data[at..skip::skip(data, at).ok()?])
+        };
+        self.hashed
+            .iter()
+            .map(|part| value(part, a).cmp(&value(part, b)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 
     fn compare_parts<'a>(&self, parts: &[KeyPart], a: Entry<'a>, b: Entry<'a>) -> (Ordering, bool) {

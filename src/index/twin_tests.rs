@@ -75,7 +75,10 @@ impl Compiled {
         let format = Format::new(&fields, 0, &keys, random.bool()).unwrap();
         let primary = |number| if number == 0 { &[][..] } else { keys[0] };
         let key_defs = (0..keys.len())
-            .map(|number| KeyDef::new(&format, keys[number], space.indexes[number].unique, primary(number)))
+            .map(|number| {
+                let unique = space.indexes[number].unique;
+                KeyDef::new(&format, keys[number], unique, primary(number), space.indexes[0].is_hash)
+            })
             .collect();
         let arena = Arc::new(Arena::new(Arc::new(Budget::new(None))));
         let writer = ArenaWriter::new(arena.clone());

@@ -72,14 +72,14 @@ impl SpaceLoader {
         let parts: Vec<&[_]> = built().map(|(_, index)| &index.parts[..]).collect();
         let format = Format::new(&def.format, def.field_count, &parts, options.nested)
             .map_err(|error| error.space(&def.name))?;
-        let primary = match built().next() {
-            Some((_, index)) if index.id == 0 => &index.parts[..],
-            _ => &[],
+        let (primary, hashed) = match built().next() {
+            Some((_, index)) if index.id == 0 => (&index.parts[..], index.kind == IndexKind::Hash),
+            _ => (&[][..], false),
         };
         let keys = built()
             .map(|(number, index)| {
                 let tail = if index.id == 0 { &[] } else { primary };
-                let key_def = Arc::new(KeyDef::new(&format, &index.parts, index.unique, tail));
+                let key_def = Arc::new(KeyDef::new(&format, &index.parts, index.unique, tail, hashed));
                 IndexKey { number, kind: index.kind, key_def }
             })
             .collect();

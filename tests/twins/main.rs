@@ -10,7 +10,7 @@ mod rounds;
 mod values;
 mod writer;
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
@@ -111,7 +111,8 @@ impl Twin {
                 (0..all.len().max(expected.len())).find(|&at| all.get(at) != expected.get(at))
             {
                 panic!(
-                    "{arm:?} {index:?}, place {place} of {}: expected {:x?}, found {:x?}",
+                    "{arm:?} {index:?} after {:?}, place {place} of {}: expected {:x?}, found {:x?}",
+                    self.space.indexes[0],
                     expected.len(),
                     expected.get(place),
                     all.get(place),
@@ -142,7 +143,7 @@ impl Twin {
         };
         if index.parts.iter().zip(&key.raw).any(is_odd) {
             // A decimal may be in a field that a part of type double reads, but not in a key for it.
-            let refused = found.select_raw(IteratorType::Eq, &bytes).err().unwrap();
+            let refused = found.select_raw(Eq, &bytes).err().unwrap();
             assert_eq!(refused.kind(), ErrorKind::Key);
             return;
         }
@@ -262,22 +263,32 @@ fn interleaved<'a>(random: &mut Rng, mut spaces: Vec<Vec<(u32, &'a [u8])>>) -> V
     all
 }
 
-/// Opens the twins' snapshot in these ways and checks all of it. `sorted`: the rows are in primary order.
+/// Opens the twins' snapshot in these ways and checks all of it; the first three are searched too.
 fn check_arms(
     random: &mut Rng,
     twins: &[Twin],
+    rows: &[(u32, &[u8])],
     snapshot: &Snapshot,
     arms: &[Arm],
-    sorted: bool,
     searches: usize,
 ) {
+    // A HASH has no order that rows could be out of.
+    let is_sorted = |twin: &Twin| {
+        twin.space.indexes[0].is_hash
+            || rows
+                .iter()
+                .filter(|row| row.0 == twin.space.id)
+                .map(|row| row.1)
+                .eq(twin.rows().iter().map(|row| row.1))
+    };
+    let sorted: Vec<bool> = twins.iter().map(is_sorted).collect();
     for (number, &arm) in arms.iter().enumerate() {
         let only = &twins[random.usize(..twins.len())];
         let store = match snapshot.open(arm, &only.space) {
             Ok(store) => store,
             Err(error) => panic!("{arm:?}: {error}"),
         };
-        for twin in twins {
+        for (twin, sorted) in twins.iter().zip(&sorted) {
             if arm.alone && twin.space.id != only.space.id {
                 assert_eq!(
                     store.space(twin.space.id).err().map(|error| error.kind()),
@@ -290,15 +301,16 @@ fn check_arms(
                 twin.check_searches(random, &store, searches);
             }
             let report = store.report().spaces.iter().find(|report| report.id == twin.space.id).unwrap();
-            if sorted {
-                assert!(!report.sorted, "{arm:?}: {:?}", twin.space.indexes[0]);
-            }
-            let name = &twin.space.name;
-            let notices =
-                store.report().notices.iter().filter(|notice| notice.contains(&format!("space {name}:")));
-            assert_eq!(notices.count(), usize::from(report.sorted), "{:?}", store.report().notices);
+            assert_eq!(report.sorted, !sorted, "{arm:?} {:?}", twin.space.indexes[0]);
+            let label = format!("space {}:", twin.space.name);
+            let notices = store.report().notices.iter().filter(|notice| notice.contains(&label));
+            assert_eq!(notices.count(), usize::from(!sorted), "{:?}", store.report().notices);
         }
     }
+}
+
+fn spaces_of(twins: &[Twin]) -> Vec<&Space> {
+    twins.iter().map(|twin| &twin.space).collect()
 }
 
 #[test]
@@ -314,13 +326,326 @@ fn small_snapshots_open_alike_in_every_way_and_as_the_slow_twin_says() {
             .collect();
         let rows = twins.iter().map(Twin::rows).collect();
         let mut rows: Vec<_> = if random.bool() { interleaved(random, rows) } else { rows.concat() };
-        let sorted = random.u8(..4) != 0;
-        if !sorted {
+        if random.u8(..4) == 0 {
             random.shuffle(&mut rows);
         }
         let blocks = pick(random, &[1, 2, 5, 40, 300]);
-        let spaces: Vec<&Space> = twins.iter().map(|twin| &twin.space).collect();
-        let snapshot = Snapshot::write(random, &spaces, &rows, blocks);
-        check_arms(random, &twins, &snapshot, &ARMS, sorted, 8);
+        let snapshot = Snapshot::write(random, &spaces_of(&twins), &rows, blocks);
+        check_arms(random, &twins, &rows, &snapshot, &ARMS, 8);
     });
+}
+
+/// Ways to put the rows of a file out of order.
+fn disturb(random: &mut Rng, rows: &mut [(u32, &[u8])]) {
+    let count = rows.len().max(1);
+    match random.u8(..6) {
+        0 => random.shuffle(rows),
+        1 => rows.reverse(),
+        // Two rows change places, far apart or not.
+        2 => {
+            let (one, other) = (random.usize(..count), random.usize(..count));
+            rows.swap(one, other);
+        }
+        // The end comes first.
+        3 => rows.rotate_right(random.usize(..count)),
+        _ => {}
+    }
+}
+
+#[test]
+fn snapshots_large_enough_to_be_sampled_open_alike_in_every_way() {
+    for_each_round(6, |random| {
+        let blocks = pick(random, &[95, 96, 97, 130, 400]);
+        let mut twins = Vec::new();
+        for number in 0..random.usize(1..3) {
+            let mut space = Space::random(random, 600 + number as u32);
+            space.set_span(1 << 24);
+            let far = random.bool();
+            let count = if number == 0 { random.usize(3000..9000) } else { random.usize(..3000) };
+            let tuples = space.tuples(random, count, far);
+            twins.push(Twin::new(space, tuples));
+        }
+        let rows = twins.iter().map(Twin::rows).collect();
+        let mut rows: Vec<_> = if random.bool() { interleaved(random, rows) } else { rows.concat() };
+        disturb(random, &mut rows);
+        let snapshot = Snapshot::write(random, &spaces_of(&twins), &rows, blocks);
+        check_arms(random, &twins, &rows, &snapshot, &ARMS, 3);
+    });
+}
+
+/// A space of an id, a value with few of a kind, an array, and a string; the primary key is the id.
+fn usual_space(random: &mut Rng) -> Space {
+    let mut fields = vec![
+        Field::wide(random, Type::Unsigned),
+        Field::new(random, Shape::Plain, Type::Number, true),
+        Field::new(random, Shape::Array, Type::Unsigned, false),
+        Field::wide(random, Type::String),
+    ];
+    fields[0].declared = Type::Unsigned;
+    let parts = |fields: &[usize], types: &[Type]| -> Vec<Part> {
+        let part = |(&field, &part_type): (&usize, &Type)| Part {
+            field,
+            part_type,
+            is_nullable: field == 1,
+            exclude_null: false,
+            descending: field == 3,
+        };
+        fields.iter().zip(types).map(part).collect()
+    };
+    let index = |is_hash, unique, parts| Index { name: String::new(), is_hash, unique, parts };
+    let indexes = vec![
+        index(false, true, parts(&[0], &[Type::Unsigned])),
+        index(false, false, parts(&[1], &[Type::Number])),
+        index(false, false, parts(&[2, 3], &[Type::Unsigned, Type::String])),
+        index(true, true, parts(&[0], &[Type::Unsigned])),
+        index(false, true, parts(&[3, 1, 0], &[Type::String, Type::Number, Type::Unsigned])),
+    ];
+    let mut space = Space { id: 512, name: "usual".into(), fields, indexes };
+    space.name_indexes();
+    space
+}
+
+/// A tuple of the usual space with this id.
+fn usual_tuple(random: &mut Rng, space: &Space, id: u32) -> Vec<u8> {
+    let mut tuple = vec![0x94, 0xce];
+    tuple.extend(id.to_be_bytes());
+    let whole = space.tuple(random, true);
+    order::elements(&whole)[1..4].iter().for_each(|field| tuple.extend(*field));
+    tuple
+}
+
+fn usual_twin(random: &mut Rng, count: usize) -> Twin {
+    let mut space = usual_space(random);
+    space.set_span(1 << 24);
+    let mut tuples = Vec::with_capacity(count);
+    for id in 0..count {
+        tuples.push(usual_tuple(random, &space, id as u32 * 3));
+    }
+    Twin::new(space, tuples)
+}
+
+#[test]
+fn every_size_around_a_threshold_opens_in_order() {
+    for_each_round(1, |random| {
+        // Of leaves and inner nodes of both kinds, and of the sample that a space is planned from.
+        let edges = [1, 37, 47, 62, 37 * 37, 37 * 47, 47 * 47, 47 * 62, 2000, 4000];
+        let sizes: BTreeSet<usize> = edges.iter().flat_map(|edge| [edge - 1, *edge, edge + 1]).collect();
+        for size in sizes {
+            let twin = usual_twin(random, size);
+            let rows = twin.rows();
+            let blocks = pick(random, &[1, 3, 8, 9]);
+            let snapshot = Snapshot::write(random, &[&twin.space], &rows, blocks);
+            check_arms(random, std::slice::from_ref(&twin), &rows, &snapshot, &ARMS[..4], 2);
+        }
+    });
+}
+
+#[test]
+fn a_sample_of_almost_enough_or_just_enough_tuples_changes_nothing() {
+    for_each_round(1, |random| {
+        for blocks in [95, 96, 97] {
+            // 48 of 96 blocks are sampled; 2000 tuples are enough.
+            for count in (3960..=4080).step_by(20) {
+                let twin = usual_twin(random, count);
+                let mut rows = twin.rows();
+                disturb(random, &mut rows);
+                let snapshot = Snapshot::write(random, &[&twin.space], &rows, blocks);
+                check_arms(random, std::slice::from_ref(&twin), &rows, &snapshot, &ARMS[..4], 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn indexes_of_several_buckets_are_in_order() {
+    for_each_round(1, |random| {
+        let twin = usual_twin(random, 110_000);
+        for blocks in [95, 300] {
+            let mut rows = twin.rows();
+            if random.bool() {
+                disturb(random, &mut rows);
+            }
+            let snapshot = Snapshot::write(random, &[&twin.space], &rows, blocks);
+            check_arms(random, std::slice::from_ref(&twin), &rows, &snapshot, &ARMS[..4], 1);
+        }
+    });
+}
+
+#[test]
+fn a_snapshot_opens_if_and_only_if_the_slow_twin_finds_no_two_tuples_with_one_key() {
+    let (mut refused, mut opened) = (0, 0);
+    for_each_round(150, |random| {
+        let space = Space::random(random, 512);
+        // Only the primary key keeps tuples out here; sometimes not even that.
+        let mut lax = space.clone();
+        lax.indexes.truncate(1);
+        let count = pick(random, &[3, 20, 150, 3000]);
+        let mut tuples = lax.tuples(random, count, true);
+        if random.u8(..4) == 0 && !tuples.is_empty() {
+            let twice = tuples[random.usize(..tuples.len())].clone();
+            tuples.push(twice);
+        }
+        let clashing: BTreeSet<&str> = space
+            .indexes
+            .iter()
+            .filter(|index| index.unique && !space.duplicates(index, &tuples).is_empty())
+            .map(|index| &index.name[..])
+            .collect();
+        let mut rows: Vec<(u32, &[u8])> = match space.indexes[0].is_hash || random.u8(..4) == 0 {
+            true => tuples.iter().map(|tuple| (512, &tuple[..])).collect(),
+            false => {
+                let entries = space.entries(&space.indexes[0], &tuples);
+                entries.iter().map(|entry| (512, &tuples[entry.tuple][..])).collect()
+            }
+        };
+        disturb(random, &mut rows);
+        let blocks = pick(random, &[1, 4, 96, 120]);
+        let snapshot = Snapshot::write(random, &[&space], &rows, blocks);
+        for arm in ARMS {
+            match snapshot.open(arm, &space) {
+                Ok(_) => assert!(clashing.is_empty(), "{arm:?} opened, but {clashing:?} clash"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::DuplicateKey, "{arm:?}: {error}");
+                    let is_named =
+                        clashing.iter().any(|name| error.what().ends_with(&format!("index {name}")));
+                    assert!(is_named, "{arm:?}: {error}; {clashing:?} clash");
+                    assert!(error.finding().is_some_and(|found| found.contains(" and ")), "{error}");
+                }
+            }
+        }
+        *if clashing.is_empty() { &mut opened } else { &mut refused } += 1;
+    });
+    println!("{refused} refused, {opened} opened");
+}
+
+/// A space of an unsigned id and a value, with these indexes; each is a name, HASH or not, unique or not, and fields.
+fn plain_space(value_type: Type, nullable: bool, indexes: &[(&str, bool, bool, &[usize])]) -> Space {
+    let random = &mut Rng::with_seed(0);
+    let fields = vec![
+        Field::new(random, Shape::Plain, Type::Unsigned, false),
+        Field::new(random, Shape::Plain, value_type, nullable),
+    ];
+    let part = |field: usize| Part {
+        field,
+        part_type: [Type::Unsigned, value_type][field],
+        is_nullable: field == 1 && nullable,
+        exclude_null: false,
+        descending: false,
+    };
+    let index = |&(name, is_hash, unique, fields): &(&str, bool, bool, &[usize])| Index {
+        name: name.into(),
+        is_hash,
+        unique,
+        parts: fields.iter().map(|&field| part(field)).collect(),
+    };
+    Space { id: 512, name: "pairs".into(), fields, indexes: indexes.iter().map(index).collect() }
+}
+
+/// An array of an id and an encoded value.
+fn pair(id: u8, value: &[u8]) -> Vec<u8> {
+    [&[0x92, id], value].concat()
+}
+
+#[test]
+fn a_duplicate_is_told_with_its_index_and_both_tuples() {
+    let random = &mut Rng::with_seed(0);
+    type Tuples<'a> = &'a [Vec<u8>];
+    let (one, two): (&[u8], &[u8]) = (b"\xa1a", b"\xd9\x01a");
+    let long = [0xcc, 3];
+    let cases: [(&str, &Space, Tuples<'_>); 6] = [
+        (
+            "index pk: expected one tuple, found [3,\"a\"] and [3,\"b\"]",
+            &plain_space(Type::String, false, &[("pk", false, true, &[0])]),
+            &[pair(1, one), pair(3, one), [&[0x92], &long[..], b"\xa1b"].concat(), pair(7, one)],
+        ),
+        (
+            "index pk: expected one tuple, found [3,\"a\"] and [3,\"b\"]",
+            &plain_space(Type::String, false, &[("pk", true, true, &[0])]),
+            &[pair(1, one), pair(3, one), pair(7, one), [&[0x92], &long[..], b"\xa1b"].concat()],
+        ),
+        (
+            "index name: expected one tuple, found [1,\"a\"] and [9,\"a\"]",
+            &plain_space(Type::String, true, &[("pk", false, true, &[0]), ("name", false, true, &[1])]),
+            &[pair(1, one), pair(2, b"\xc0"), pair(3, b"\xc0"), pair(9, two)],
+        ),
+        (
+            "index name: expected one tuple, found [1,\"a\"] and [9,\"a\"]",
+            &plain_space(Type::String, false, &[("pk", false, true, &[0]), ("name", true, true, &[1])]),
+            &[pair(1, one), pair(2, b"\xa1b"), pair(9, two)],
+        ),
+        (
+            "index v: expected one tuple, found [1,{\"$decimal\":\"1.0\"}] and [9,1]",
+            &plain_space(Type::Number, false, &[("pk", false, true, &[0]), ("v", false, true, &[1])]),
+            &[pair(1, DECIMAL_1_0), pair(9, b"\x01")],
+        ),
+        (
+            "index v: expected one tuple, found [1,1] and [9,1]",
+            &plain_space(Type::Number, false, &[("pk", false, true, &[0]), ("v", true, true, &[1])]),
+            &[pair(1, b"\x01"), pair(2, b"\xd5\x01\x00\x1c"), pair(9, b"\xd3\0\0\0\0\0\0\0\x01")],
+        ),
+    ];
+    for (expected, space, tuples) in cases {
+        let mut rows: Vec<(u32, &[u8])> = tuples.iter().map(|tuple| (512, &tuple[..])).collect();
+        for blocks in [1, rows.len()] {
+            for _ in 0..2 {
+                rows.reverse();
+                let snapshot = Snapshot::write(random, &[space], &rows, blocks);
+                for arm in ARMS {
+                    let error = snapshot.open(arm, space).err().expect(expected);
+                    assert_eq!(error.kind(), ErrorKind::DuplicateKey);
+                    // Which of the two is called first is open.
+                    let (head, tail) = expected.split_once("found ").unwrap();
+                    let (first, second) = tail.split_once(" and ").unwrap();
+                    let text = error.to_string();
+                    assert!(
+                        text.ends_with(expected)
+                            || text.ends_with(&format!("{head}found {second} and {first}")),
+                        "{arm:?}: expected {expected}, found {text}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+const INT_1: &[u8] = b"\x01";
+const INT_1_LONG: &[u8] = b"\xcd\x00\x01";
+const INT_1_SIGNED: &[u8] = b"\xd0\x01";
+const DOUBLE_1: &[u8] = b"\xcb\x3f\xf0\0\0\0\0\0\0";
+const FLOAT_1: &[u8] = b"\xca\x3f\x80\0\0";
+const DECIMAL_1: &[u8] = b"\xd5\x01\x00\x1c";
+const DECIMAL_1_0: &[u8] = b"\xc7\x03\x01\x01\x01\x0c";
+
+#[test]
+fn a_hash_index_tells_apart_what_a_tree_does_not() {
+    let random = &mut Rng::with_seed(0);
+    let space = plain_space(Type::Scalar, false, &[("pk", true, true, &[1]), ("tree", false, false, &[1])]);
+    let tuples = [pair(1, DECIMAL_1_0), pair(2, INT_1), pair(3, DECIMAL_1), pair(4, b"\x02")];
+    let twin = Twin::new(space, tuples.to_vec());
+    for turn in 0..4 {
+        let mut rows = twin.rows();
+        rows.rotate_right(turn);
+        for blocks in [1, 4] {
+            let snapshot = Snapshot::write(random, &[&twin.space], &rows, blocks);
+            for arm in ARMS {
+                let store = snapshot.open(arm, &twin.space).unwrap();
+                twin.check(&store, arm);
+                let space = store.space(512).unwrap();
+                let get = |key: &[u8]| {
+                    let found = space.index("pk").unwrap().get_raw(&[&[0x91], key].concat()).unwrap();
+                    found.map(|tuple| tuple.bytes()[1])
+                };
+                for one in [INT_1, INT_1_LONG, INT_1_SIGNED, DOUBLE_1, FLOAT_1] {
+                    assert_eq!(get(one), Some(2), "{one:x?}");
+                }
+                assert_eq!(get(DECIMAL_1), Some(3));
+                assert_eq!(get(DECIMAL_1_0), Some(1));
+                // In the tree all three are equal, so that the bytes of the primary key decide.
+                let tree = space.index("tree").unwrap();
+                let equal = tree.select_raw(IteratorType::Eq, &[&[0x91], DOUBLE_1].concat()).unwrap();
+                let ids: Vec<u8> = equal.map(|tuple| tuple.bytes()[1]).collect();
+                assert_eq!(ids, [2, 1, 3]);
+            }
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! An index is the list of its entries, sorted by key and, where equal keys stand side by side, by primary key. A
 //! multikey index has an entry for each distinct key of a tuple.
 
+#![allow(dead_code, reason = "the tests inside the crate and those of whole stores use a part each")]
+
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -248,6 +250,11 @@ impl Space {
         self.indexes.push(index);
     }
 
+    /// Lets fields that count get so far.
+    pub fn set_span(&mut self, span: u32) {
+        self.fields.iter_mut().flat_map(|field| &mut field.sources).for_each(|source| source.span = span);
+    }
+
     pub fn name_indexes(&mut self) {
         for (number, index) in self.indexes.iter_mut().enumerate() {
             index.name = format!("index{number}");
@@ -469,7 +476,12 @@ impl Index {
     pub fn order(&self, primary: &Self, one: &Entry, other: &Entry) -> Ordering {
         let order = self.compare(&one.key, &other.key);
         match order {
-            Ordering::Equal if !self.conflict(one, other) => primary.compare(&one.tail, &other.tail),
+            // HASH tells apart what has no order: in the end the bytes decide.
+            Ordering::Equal if !self.conflict(one, other) => {
+                primary.compare(&one.tail, &other.tail).then_with(|| {
+                    if primary.is_hash { one.tail.raw.cmp(&other.tail.raw) } else { Ordering::Equal }
+                })
+            }
             order => order,
         }
     }

@@ -20,7 +20,7 @@ pub enum Slow {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Number {
-    NotANumber,
+    Nan,
     MinusInfinity,
     Finite(Finite),
     Infinity,
@@ -108,7 +108,7 @@ fn float(negative: bool, stored: i32, fraction: u64, top: i32, fraction_bits: i3
         return match (fraction, negative) {
             (0, true) => Number::MinusInfinity,
             (0, false) => Number::Infinity,
-            _ => Number::NotANumber,
+            _ => Number::Nan,
         };
     }
     let mantissa = BigUint::from(if stored == 0 { fraction } else { fraction | 1 << fraction_bits });

@@ -1,4 +1,6 @@
-//! Rounds of a random test. A round has a seed of its own, printed before it matters: when it panics.
+//! Rounds of a random test. A round has a seed of its own, printed when it panics; the first one is printed at once.
+
+#![allow(clippy::print_stdout, reason = "the seed repeats a failure")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

@@ -90,7 +90,6 @@ impl Type {
 
     pub fn takes(self, value: &Value) -> bool {
         match value {
-            Value::Nil => false,
             Value::Bool(_) => matches!(self, Boolean | Scalar),
             Value::Int(int) => {
                 self.integers().is_some_and(|(least, greatest)| (least..=greatest).contains(int))
@@ -123,7 +122,6 @@ impl Type {
 /// A value as it was meant, before it has an encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    Nil,
     Bool(bool),
     Int(i128),
     /// The bits of a float of 4 bytes.
@@ -156,7 +154,6 @@ pub fn pick<T: Clone>(random: &mut Rng, list: &[T]) -> T {
 pub fn encode(random: &mut Rng, field_type: Type, value: &Value, out: &mut Vec<u8>) {
     let wide = random.u8(..4) == 0;
     match value {
-        Value::Nil => out.push(0xc0),
         Value::Bool(value) => out.push(0xc2 + u8::from(*value)),
         Value::Int(int) => encode_int(random, *int, wide, !field_type.is_unsigned(), out),
         Value::Float(bits) => {
@@ -232,8 +229,8 @@ fn encode_int(random: &mut Rng, int: i128, wide: bool, signed: bool, out: &mut V
 
 fn encode_long(random: &mut Rng, heads: [u8; 3], bytes: &[u8], wide: bool, out: &mut Vec<u8>) {
     let least = match bytes.len() {
-        ..=0xff => 0,
-        ..=0xffff => 1,
+        ..0x100 => 0,
+        0x100..0x1_0000 => 1,
         _ => 2,
     };
     let width = if wide { random.usize(least..3) } else { least };
@@ -263,6 +260,8 @@ pub struct Source {
     field_type: Type,
     style: Style,
     pool: Vec<Value>,
+    /// How far one that counts gets.
+    pub span: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,11 +309,7 @@ impl Source {
         if random.u8(..4) == 0 {
             pool.truncate(1);
         }
-        Self { field_type, style, pool }
-    }
-
-    pub fn field_type(&self) -> Type {
-        self.field_type
+        Self { field_type, style, pool, span: 1000 }
     }
 
     pub fn draw(&self, random: &mut Rng) -> Value {
@@ -332,7 +327,7 @@ impl Source {
                 0 => fresh(random, self.field_type),
                 _ => self.pool[0].clone(),
             },
-            Style::Counting => self.counted(random, 1000),
+            Style::Counting => self.counted(random),
         }
     }
 
@@ -344,10 +339,10 @@ impl Source {
         value
     }
 
-    /// One of about `count` values that follow the first one of the pool; other types than numbers, strings and
+    /// One of about `span` values that follow the first one of the pool; other types than numbers, strings and
     /// moments give anything.
-    pub fn counted(&self, random: &mut Rng, count: u32) -> Value {
-        let step = random.u32(..count);
+    fn counted(&self, random: &mut Rng) -> Value {
+        let step = random.u32(..self.span);
         let value = match &self.pool[0] {
             Value::Int(int) => Value::Int(int + i128::from(step)),
             Value::Float(bits) => Value::Float((f32::from_bits(*bits).trunc() + step as f32).to_bits()),
@@ -420,7 +415,6 @@ fn expansion(double: f64) -> Option<(bool, Vec<u8>, i32)> {
 /// Something that is hard to tell from the value, maybe of another class.
 fn near(random: &mut Rng, value: &Value) -> Value {
     match value {
-        Value::Nil => Value::Nil,
         Value::Bool(value) => Value::Bool(!value),
         Value::Int(int) => match random.u8(..6) {
             0 => Value::Double((*int as f64).to_bits()),
@@ -674,7 +668,7 @@ fn fresh_bytes(random: &mut Rng) -> Vec<u8> {
         1 => random.usize(..80),
         _ => random.usize(..10),
     };
-    let letters: &[u8] = if random.bool() { &[b'a', b'b'] } else { &[0, 1, b'a', b'b', 0xc3, 0xfe, 0xff] };
+    let letters: &[u8] = if random.bool() { b"ab" } else { &[0, 1, b'a', b'b', 0xc3, 0xfe, 0xff] };
     (0..length).map(|_| pick(random, letters)).collect()
 }
 
