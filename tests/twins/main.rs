@@ -591,7 +591,7 @@ fn a_duplicate_is_told_with_its_index_and_both_tuples() {
                 rows.reverse();
                 let snapshot = Snapshot::write(random, &[space], &rows, blocks);
                 for arm in ARMS {
-                    let error = snapshot.open(arm, space).err().expect(expected);
+                    let error = snapshot.open(arm, space).expect_err(expected);
                     assert_eq!(error.kind(), ErrorKind::DuplicateKey);
                     // Which of the two is called first is open.
                     let (head, tail) = expected.split_once("found ").unwrap();
