@@ -497,9 +497,7 @@ fn datetime_image(data: &[u8], at: usize) -> Image {
     } else if datetime.seconds >= half {
         (u64::MAX, false)
     } else {
-        let image = ((datetime.seconds + half) as u64) << 30 | datetime.nanoseconds as u64;
-        // 0 is shared with all that is earlier.
-        (image, image != 0)
+        (((datetime.seconds + half) as u64) << 30 | datetime.nanoseconds as u64, true)
     }
 }
 

@@ -212,8 +212,8 @@ fn check_index(
     }
 }
 
-/// Checks an index over field 1 of a type, then field 2, unsigned, in either direction; the sample is all of the
-/// tuples. Each value comes with 0 and 9 behind it.
+/// Checks an index over field 1 of a type, then field 2, unsigned, in either direction. The sample is all of the
+/// tuples, or the first half, or those of the first value. Each value comes with 0 and 9 behind it.
 fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::Type], found: &[Value]) {
     for descending in [false, true] {
         let field =
@@ -243,7 +243,7 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
             .flat_map(|(number, value)| {
                 let mut tuple = |last| {
                     let mut tuple = vec![0x93, 0xcc, 2 * number as u8 + last / 9];
-                    values::encode(random, values::Type::Scalar, value, &mut tuple);
+                    values::encode(random, declared, value, &mut tuple);
                     tuple.push(last);
                     tuple
                 };
@@ -254,8 +254,65 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
         let sample: Vec<StoredTuple<'_>> =
             stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
         for (index, key_def) in compiled.space.indexes.iter().zip(&compiled.key_defs) {
-            let hints = Hints::sample(key_def, &sample);
-            check_index(random, &compiled, index, key_def, &hints, &tuples, &stored);
+            for sampled in [sample.len(), sample.len() / 2, 2] {
+                let hints = Hints::sample(key_def, &sample[..sampled]);
+                check_index(random, &compiled, index, key_def, &hints, &tuples, &stored);
+            }
+        }
+    }
+}
+
+#[test]
+fn strings_longer_than_any_of_the_sample_stand_in_order() {
+    let random = &mut Rng::with_seed(0);
+    let short: [&[u8]; 8] = [
+        b"aaaaaaa",
+        b"",
+        b"a",
+        b"a\0",
+        b"a\0\0\0\0\0\0",
+        b"aaaaaa",
+        b"aaaaaa\xff",
+        b"\xff\xff\xff\xff\xff\xff\xff",
+    ];
+    let long: [&[u8]; 8] = [
+        b"a\0\0\0\0\0\0\0",
+        b"a\0\0\0\0\0\0\0\0",
+        b"aaaaaaa\0",
+        b"aaaaaaaa",
+        b"aaaaaaaa\0",
+        b"aaaaaaaaa",
+        b"aaaaaaab",
+        b"\xff\xff\xff\xff\xff\xff\xff\0",
+    ];
+    for prefix in [&b""[..], b"/a/prefix/of/more/than/eight/bytes"] {
+        let all = || short.iter().chain(&long).map(|rest| [prefix, rest].concat());
+        let strings: Vec<Value> = all().map(Value::Str).collect();
+        let binaries: Vec<Value> = all().map(Value::Bin).collect();
+        check_values(random, values::Type::String, &[values::Type::String], &strings);
+        check_values(random, values::Type::Varbinary, &[values::Type::Varbinary], &binaries);
+        check_values(random, values::Type::Scalar, &[values::Type::Scalar], &[strings, binaries].concat());
+    }
+}
+
+#[test]
+fn integers_that_doubles_do_not_tell_apart_stand_in_order() {
+    let random = &mut Rng::with_seed(0);
+    for edge in [1i128 << 53, -(1 << 53), 1 << 54, 1 << 62, (1 << 63) - 5, -(1 << 63) + 5, (1 << 64) - 6] {
+        let near = -5..=5;
+        let mut found: Vec<Value> = near.clone().map(|off| Value::Int(edge + off)).collect();
+        let integers = found.clone();
+        found.extend(near.map(|off| Value::Double(((edge + off) as f64).to_bits())));
+        found.push(Value::Double((edge as f64).next_down().to_bits()));
+        found.push(Value::Double((edge as f64).next_up().to_bits()));
+        found.push(Value::Float((edge as f32).to_bits()));
+        for field_type in [values::Type::Double, values::Type::Number, values::Type::Scalar] {
+            check_values(random, field_type, &[field_type], &found);
+        }
+        for field_type in [values::Type::Unsigned, values::Type::Integer] {
+            if field_type.takes(&integers[0]) {
+                check_values(random, field_type, &[field_type, values::Type::Number], &integers);
+            }
         }
     }
 }
