@@ -285,6 +285,16 @@ fn strings_longer_than_any_of_the_sample_stand_in_order() {
         b"aaaaaaab",
         b"\xff\xff\xff\xff\xff\xff\xff\0",
     ];
+    // So near to each other that the part after them has a place in the hint.
+    let near = [&b"b"[..], b"c", b"ba", b"baaaaaa", b"baaaaaaa", b"baaaaaaa\0", b"baaaaaaaa", b"baaaaaab"];
+    // And others that go on in the same way after another beginning.
+    let near: Vec<Value> = [&b"/prefix/"[..], b"/prefiy/", b"/pre"]
+        .iter()
+        .flat_map(|prefix| near.map(|rest| Value::Str([prefix, rest].concat())))
+        .collect();
+    for found in [&near[..8], &near[..16], &near] {
+        check_values(random, values::Type::String, &[values::Type::String], found);
+    }
     for prefix in [&b""[..], b"/a/prefix/of/more/than/eight/bytes"] {
         let all = || short.iter().chain(&long).map(|rest| [prefix, rest].concat());
         let strings: Vec<Value> = all().map(Value::Str).collect();

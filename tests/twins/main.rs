@@ -608,6 +608,64 @@ fn a_duplicate_is_told_with_its_index_and_both_tuples() {
     }
 }
 
+#[test]
+fn a_duplicate_among_many_keys_that_begin_alike_is_found() {
+    let random = &mut Rng::with_seed(0);
+    let space = plain_space(Type::String, false, &[("pk", false, true, &[0]), ("name", false, true, &[1])]);
+    let named = |id: u8, name: &str| {
+        let mut tuple = vec![0x92, 0xcc, id, 0xd9, name.len() as u8];
+        tuple.extend(name.as_bytes());
+        tuple
+    };
+    // One that begins otherwise, or what is alike would not be looked at.
+    let mut tuples = vec![named(0, "z")];
+    tuples.extend((1..200).map(|id| named(id, &format!("/a/beginning/of/some/length/{id:08}"))));
+    for (twice, blocks) in [(1, 1), (70, 1), (70, 200), (199, 3)] {
+        let mut tuples = tuples.clone();
+        let twin = Twin::new(space.clone(), tuples.clone());
+        let snapshot = Snapshot::write(random, &[&space], &twin.rows(), blocks);
+        check_arms(random, std::slice::from_ref(&twin), &twin.rows(), &snapshot, &ARMS, 5);
+        tuples.push(named(200, &format!("/a/beginning/of/some/length/{twice:08}")));
+        let rows: Vec<(u32, &[u8])> = tuples.iter().map(|tuple| (512, &tuple[..])).collect();
+        let snapshot = Snapshot::write(random, &[&space], &rows, blocks);
+        for arm in ARMS {
+            let error = snapshot.open(arm, &space).expect_err("a duplicate");
+            assert_eq!(error.kind(), ErrorKind::DuplicateKey, "{arm:?}: {error}");
+            assert!(error.what().ends_with("index name"), "{arm:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn keys_that_go_back_or_come_twice_between_any_two_blocks_are_noticed() {
+    for_each_round(1, |random| {
+        // Small, and large enough that threads follow the order while they read.
+        for (blocks, rows_a_block) in [(40, 1), (100, 45)] {
+            let twin = usual_twin(random, blocks * rows_a_block);
+            let rows = twin.rows();
+            let arms = [ARMS[0], ARMS[1], ARMS[3]];
+            // No other index may find the duplicate.
+            let mut primary = twin.space.clone();
+            primary.indexes.truncate(1);
+            // Somewhere here is the edge of what a thread takes at a time.
+            for block in 1..=16 {
+                let cut = block * rows_a_block;
+                let mut turned = rows.clone();
+                turned.rotate_right(cut);
+                let snapshot = Snapshot::write(random, &[&twin.space], &turned, blocks);
+                check_arms(random, std::slice::from_ref(&twin), &turned, &snapshot, &arms, 0);
+                let mut twice = rows.clone();
+                twice.insert(cut, rows[cut - 1]);
+                let snapshot = Snapshot::write(random, &[&primary], &twice, blocks);
+                for arm in arms {
+                    let error = snapshot.open(arm, &twin.space).expect_err("a duplicate");
+                    assert_eq!(error.kind(), ErrorKind::DuplicateKey, "{arm:?}: {error}");
+                }
+            }
+        }
+    });
+}
+
 const INT_1: &[u8] = b"\x01";
 const INT_1_LONG: &[u8] = b"\xcd\x00\x01";
 const INT_1_SIGNED: &[u8] = b"\xd0\x01";
