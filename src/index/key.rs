@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use super::compare::compare_values;
 use super::key_def::{Entry, KeyDef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::msgpack::{self, Fault, FaultKind, read, skip};
@@ -62,13 +61,13 @@ impl Key {
 
     /// The order of an entry's first parts against the key.
     pub(crate) fn compare(&self, key_def: &KeyDef, entry: Entry<'_>) -> Ordering {
-        for (part, &value) in key_def.own().iter().zip(&self.values) {
-            let at = part.find(&entry.tuple, entry.element);
-            let order = compare_values(part.kind, entry.tuple.data(), at, &self.bytes, value);
-            if order != Ordering::Equal {
-                return if part.descending { order.reverse() } else { order };
-            }
-        }
-        Ordering::Equal
+        let data = entry.tuple.data();
+        let parts = key_def.own().iter().zip(&self.values);
+        parts
+            .map(|(part, &value)| {
+                part.compare(data, part.find(&entry.tuple, entry.element), &self.bytes, value)
+            })
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
     }
 }

@@ -148,9 +148,9 @@ impl KeyDef {
         for part in parts {
             let a_at = part.find(&a.tuple, a.element);
             let b_at = part.find(&b.tuple, b.element);
-            let order = compare_values(part.kind, a.tuple.data(), a_at, b.tuple.data(), b_at);
+            let order = part.compare(a.tuple.data(), a_at, b.tuple.data(), b_at);
             if order != Ordering::Equal {
-                return (if part.descending { order.reverse() } else { order }, any_nil);
+                return (order, any_nil);
             }
             any_nil |= a_at.is_none();
         }
@@ -234,7 +234,7 @@ impl Fields for Walked<'_> {
 
     #[inline]
     fn element(&self, slot: u16, element: u32) -> Option<usize> {
-        let extent = self.map.slots()[slot as usize].checked_sub(1)? as usize;
+        let extent = self.map.slot(slot).checked_sub(1)? as usize;
         match self.map.extents()[extent + 1 + element as usize] {
             0 => None,
             at => Some(at as usize),
@@ -243,7 +243,7 @@ impl Fields for Walked<'_> {
 
     #[inline]
     fn elements(&self, slot: u16) -> u32 {
-        match self.map.slots()[slot as usize] {
+        match self.map.slot(slot) {
             0 => 0,
             extent => self.map.extents()[extent as usize - 1],
         }
@@ -267,6 +267,13 @@ impl KeyPart {
             Place::Walk(fields) => walk(tuple.data(), fields)?,
         };
         if self.is_nullable && read::is_nil(tuple.data(), at) { None } else { Some(at) }
+    }
+
+    /// The order of two values that the part has, in the part's direction; `None` is nil.
+    #[inline]
+    pub(crate) fn compare(&self, a: &[u8], a_at: Option<usize>, b: &[u8], b_at: Option<usize>) -> Ordering {
+        let order = compare_values(self.kind, a, a_at, b, b_at);
+        if self.descending { order.reverse() } else { order }
     }
 }
 

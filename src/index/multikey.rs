@@ -1,7 +1,6 @@
 //! Which entries a tuple has in an index: one for each distinct key among the elements of a multikey index, one
 //! otherwise; none where a part that excludes nil has no value.
 
-use super::compare::compare_values;
 use super::key_def::{Fields, KeyDef, KeyPart};
 use std::cmp::Ordering;
 
@@ -35,7 +34,7 @@ fn compare_elements<T: Fields>(parts: &[KeyPart], tuple: &T, a: u32, b: u32) -> 
     let data = tuple.data();
     parts
         .iter()
-        .map(|part| compare_values(part.kind, data, part.find(tuple, a), data, part.find(tuple, b)))
+        .map(|part| part.compare(data, part.find(tuple, a), data, part.find(tuple, b)))
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
 }
