@@ -49,16 +49,10 @@ const REHINT_DEPTH_MAX: usize = 32;
 /// The transaction that recovered nodes are born in.
 pub(crate) const RECOVERY_TXN: u64 = 0;
 
-/// Two tuples with the same key in a unique index.
-#[derive(Debug)]
-pub(crate) struct Duplicate {
-    pub(crate) first: Handle,
-    pub(crate) second: Handle,
-}
-
 /// Why an index could not be finished.
 pub(crate) enum Failure {
-    Duplicate(Duplicate),
+    /// Two tuples have the same key in a unique index.
+    Duplicate(Twins),
     Error(crate::Error),
 }
 
@@ -379,13 +373,13 @@ impl Unfinished {
             Self::Ordered(feeds) => Part::Leaves(sort.join(take(feeds), &mut scratch.plain)?),
             Self::Buckets(buckets) => {
                 let leaves = take(&buckets[job]);
-                Part::Leaves(match &plan.shape {
-                    Shape::Hashed { hasher, .. } => sort.hashes(leaves, &mut scratch.plain, hasher)?,
-                    _ => sort.bucket(leaves, &mut scratch.plain)?,
-                })
+                Part::Leaves(sort.bucket(leaves, &mut scratch.plain, |sort, room| match &plan.shape {
+                    Shape::Hashed { hasher, .. } => sort.sort_hashes(room, hasher),
+                    _ => sort.sort(room),
+                })?)
             }
             Self::MultikeyBuckets(buckets) => {
-                Part::MultikeyLeaves(sort.bucket(take(&buckets[job]), &mut scratch.multikey)?)
+                Part::MultikeyLeaves(sort.bucket(take(&buckets[job]), &mut scratch.multikey, Sort::sort)?)
             }
         };
         Ok((part, sort.cost))
@@ -450,7 +444,7 @@ fn position(arena: &Arena, entry: Entry) -> Position<'_> {
 }
 
 fn duplicate(first: Entry, second: Entry) -> Failure {
-    Failure::Duplicate(Duplicate { first: first.handle, second: second.handle })
+    Failure::Duplicate(Twins(first.handle, second.handle))
 }
 
 struct Sort<'a> {
@@ -543,16 +537,27 @@ impl Sort<'_> {
         Ok(())
     }
 
-    /// Sorts the entries in `leaves` and writes them back into as many of them as are needed.
+    /// Sorts by hash; finds what the hasher calls equal.
+    fn sort_hashes(&mut self, room: &mut Room<(u64, u32)>, hasher: &Hasher) -> Result<(), Failure> {
+        sort::by_hint(&mut room.entries, &mut room.buffers, |entry| entry.0);
+        let equal = |a, b| hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b));
+        find_twins(&room.entries, equal).map_or(Ok(()), |twins| Err(Failure::Duplicate(twins)))
+    }
+
+    /// Reads the entries out of `leaves`, sorts them with `sort`, and writes them back into as many of the leaves as
+    /// are needed.
     fn bucket<const MULTI: bool, E: BulkEntry<MULTI>>(
         &mut self,
         mut leaves: Leaves<MULTI>,
         room: &mut Room<E>,
+        sort: impl FnOnce(&mut Self, &mut Room<E>) -> Result<(), Failure>,
     ) -> Result<Leaves<MULTI>, Failure> {
         room.entries.clear();
         leaves.read(self.pool, &mut room.entries);
-        self.sort(room)?;
-        self.write_back(&mut leaves, &room.entries);
+        sort(self, room)?;
+        let mut spare = Vec::new();
+        leaves.write(self.pool, &room.entries, &mut spare);
+        self.pool.give_back(&mut spare);
         Ok(leaves)
     }
 
@@ -582,33 +587,8 @@ impl Sort<'_> {
         if in_order {
             return Ok(leaves);
         }
-        let leaves = self.bucket(leaves, room)?;
+        let leaves = self.bucket(leaves, room, Sort::sort)?;
         self.cost.sorted += leaves.entries(self.pool);
         Ok(leaves)
-    }
-
-    /// As `bucket`, where the order is that of hashes and equality is the hasher's.
-    fn hashes(
-        &mut self,
-        mut leaves: Leaves<false>,
-        room: &mut Room<(u64, u32)>,
-        hasher: &Hasher,
-    ) -> Result<Leaves<false>, Failure> {
-        let entries = &mut room.entries;
-        entries.clear();
-        leaves.read(self.pool, entries);
-        sort::by_hint(entries, &mut room.buffers, |entry| entry.0);
-        let equal = |a, b| hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b));
-        if let Some(Twins(first, second)) = find_twins(entries, equal) {
-            return Err(Failure::Duplicate(Duplicate { first, second }));
-        }
-        self.write_back(&mut leaves, entries);
-        Ok(leaves)
-    }
-
-    fn write_back<const MULTI: bool, E: BulkEntry<MULTI>>(&self, leaves: &mut Leaves<MULTI>, entries: &[E]) {
-        let mut spare = Vec::new();
-        leaves.write(self.pool, entries, &mut spare);
-        self.pool.give_back(&mut spare);
     }
 }

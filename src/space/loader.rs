@@ -11,9 +11,10 @@ use crc32fast::Hasher as Crc32;
 use super::definition::{IndexKind, SpaceDef};
 use super::table::{IndexData, Table};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::build::{Cost, Duplicate, Failure, Feed, Part, Plan, Scratch, Unfinished};
+use crate::index::build::{Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
+use crate::index::hash::Twins;
 use crate::index::hint::Hints;
-use crate::index::key_def::{KeyDef, Walked};
+use crate::index::key_def::{Fields, KeyDef, Walked};
 use crate::index::tree::node::NodePool;
 use crate::msgpack::print;
 use crate::tuple::arena::{Arena, ArenaWriter};
@@ -125,7 +126,7 @@ impl SpaceLoader {
     fn failed(&self, key: &IndexKey, failure: Failure) -> Error {
         match failure {
             Failure::Error(error) => self.in_space(error),
-            Failure::Duplicate(Duplicate { first, second }) => {
+            Failure::Duplicate(Twins(first, second)) => {
                 let show = |handle| short(self.arena.get(handle).data());
                 let index = &self.def.indexes[key.number].name;
                 let error =
@@ -238,14 +239,7 @@ impl SpaceWorker {
         }
         match &space.plans {
             None => self.handles.push(handle),
-            Some(plans) => {
-                let tuple = Walked { data, map: &self.map };
-                for (number, (feed, plan)) in self.feeds.iter_mut().zip(plans).enumerate() {
-                    if let Err(failure) = feed.add(plan, &space.arena, &tuple, handle) {
-                        return Err(space.failed(&space.keys[number], failure));
-                    }
-                }
-            }
+            Some(plans) => feed(&mut self.feeds, space, plans, &Walked { data, map: &self.map }, handle)?,
         }
         Ok(end)
     }
@@ -258,6 +252,23 @@ impl SpaceWorker {
         let handles = std::mem::take(&mut self.handles);
         self.runs.push(Run { number, handles, crc: self.sum.take() });
     }
+}
+
+/// Feeds a stored tuple to every index.
+#[inline(always)]
+fn feed<T: Fields>(
+    feeds: &mut [Feed],
+    space: &SpaceLoader,
+    plans: &[Plan],
+    tuple: &T,
+    handle: Handle,
+) -> Result<()> {
+    for (number, (feed, plan)) in feeds.iter_mut().zip(plans).enumerate() {
+        if let Err(failure) = feed.add(plan, &space.arena, tuple, handle) {
+            return Err(space.failed(&space.keys[number], failure));
+        }
+    }
+    Ok(())
 }
 
 /// The sum over tuples: of their bytes one after the other, or, where they have no order, the sum of each one's CRC.
@@ -303,7 +314,6 @@ pub(crate) struct Gathered {
     tuples: u64,
     bytes: u64,
     fingerprint: Option<u32>,
-    cost: Cost,
 }
 
 impl Gathered {
@@ -335,7 +345,7 @@ impl Gathered {
             }
         }
         let indexes = by_index.into_iter().map(Unfinished::join).collect();
-        Ok(Self { space, indexes, tuples, bytes, fingerprint, cost: Cost::default() })
+        Ok(Self { space, indexes, tuples, bytes, fingerprint })
     }
 
     /// Jobs of each index that are left.
@@ -354,16 +364,15 @@ impl Gathered {
 
     /// Puts everything together. `parts` are the results of all jobs, by index and in order.
     pub(crate) fn finish(self, parts: Vec<Vec<(Part, Cost)>>) -> Result<Table> {
-        let Self { space, tuples, bytes, mut fingerprint, mut cost, .. } = self;
+        let Self { space, tuples, bytes, fingerprint, .. } = self;
         let plans = space.plans.expect("planned when the rows were gathered");
         let mut data: Vec<Option<IndexData>> = space.def.indexes.iter().map(|_| None).collect();
-        let mut sorted = false;
+        let mut cost = Cost::default();
         for ((key, plan), parts) in space.keys.iter().zip(plans).zip(parts) {
             let (parts, costs): (Vec<Part>, Vec<Cost>) = parts.into_iter().unzip();
             costs.into_iter().for_each(|job| cost.add(job));
             let built =
                 Unfinished::finish(&plan, &space.pool, parts).map_err(|e| e.space(&space.def.name))?;
-            sorted |= cost.sorted > 0;
             data[key.number] = Some(IndexData {
                 key_def: key.key_def.clone(),
                 hints: plan.hints,
@@ -371,7 +380,7 @@ impl Gathered {
                 arena: space.arena.clone(),
             });
         }
-        let table = Table {
+        let mut table = Table {
             def: space.def,
             format: space.format,
             arena: space.arena,
@@ -379,14 +388,13 @@ impl Gathered {
             indexes: data,
             tuples,
             bytes,
-            fingerprint: None,
-            sorted,
+            fingerprint,
             cost,
         };
-        if sorted && fingerprint.is_some() {
-            fingerprint = Some(table.sum_in_order());
+        if table.was_sorted() && fingerprint.is_some() {
+            table.fingerprint = Some(table.sum_in_order());
         }
-        Ok(Table { fingerprint, ..table })
+        Ok(table)
     }
 }
 
@@ -401,11 +409,7 @@ fn feed_later(space: &mut SpaceLoader, handles: &[Handle]) -> Result<SpaceWorker
     let mut worker = SpaceWorker::new(space);
     let plans = space.plans.as_ref().expect("just made");
     for &handle in handles {
-        let tuple = space.arena.get(handle);
-        for (number, (feed, plan)) in worker.feeds.iter_mut().zip(plans).enumerate() {
-            feed.add(plan, &space.arena, &tuple, handle)
-                .map_err(|failure| space.failed(&space.keys[number], failure))?;
-        }
+        feed(&mut worker.feeds, space, plans, &space.arena.get(handle), handle)?;
     }
     worker.end_run(0);
     Ok(worker)

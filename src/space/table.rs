@@ -31,13 +31,17 @@ pub(crate) struct Table {
     pub(crate) tuples: u64,
     pub(crate) bytes: u64,
     pub(crate) fingerprint: Option<u32>,
-    pub(crate) sorted: bool,
     pub(crate) cost: Cost,
 }
 
 impl Table {
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.arena.bytes() + self.pool.bytes()
+    }
+
+    /// The rows did not come in the order of the primary key.
+    pub(crate) fn was_sorted(&self) -> bool {
+        self.cost.sorted > 0
     }
 
     /// CRC-32 over the tuples in the order of the primary key.
@@ -147,8 +151,8 @@ impl IndexData {
     ) -> Result<Select<'_>> {
         let whole = key.values.len() == self.key_def.own;
         match iterator {
-            IteratorType::All | IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
             IteratorType::All => Ok(self.all()),
+            IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
             IteratorType::Eq if whole => {
                 Ok(Select { index: self, state: State::One(self.find(hash, hasher, key)) })
             }

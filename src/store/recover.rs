@@ -87,7 +87,7 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     report.notices.extend(notices);
     report.notices.extend(log_notices);
     for table in &tables {
-        if table.sorted {
+        if table.was_sorted() {
             let name = &table.def.name;
             let what = "its rows were not in the order of the primary key and have been sorted";
             report.notices.push(format!("space {name}: {what}"));
@@ -343,7 +343,7 @@ fn space_report(table: &Table) -> SpaceReport {
         bytes: table.bytes,
         memory_bytes: table.memory_bytes(),
         fingerprint: table.fingerprint,
-        sorted: table.sorted,
+        sorted: table.was_sorted(),
         indexes: table.def.indexes.iter().zip(&table.indexes).map(index).collect(),
     }
 }
