@@ -145,7 +145,7 @@ impl Splitters {
         let (least, greatest) = (at.first().copied().unwrap_or(0), at.last().copied().unwrap_or(0));
         let bits = u64::BITS - (greatest - least).leading_zeros();
         let shift = bits.saturating_sub(Self::SLICE_BITS);
-        let slices = (0..=1u64 << Self::SLICE_BITS)
+        let slices = (0..1u64 << Self::SLICE_BITS)
             .map(|slice| {
                 let start = u128::from(least) + (u128::from(slice) << shift);
                 at.partition_point(|&splitter| u128::from(splitter) <= start) as u16

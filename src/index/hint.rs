@@ -45,7 +45,9 @@ struct Lean {
     least: u64,
     /// Greatest less least.
     span: u64,
-    width: u32,
+    /// The code's place in the hint: bits up, or down where its low bits have no room.
+    up: u32,
+    down: u32,
     /// A string, by 8 bytes after this prefix.
     prefix: Option<Box<[u8]>>,
 }
@@ -109,7 +111,7 @@ impl Hints {
         let (own, tail, tail_if_nil) = (coders(key_def.own()), coders(key_def.tail()), key_def.unique);
         let tail_coded = if tail_if_nil { 0 } else { tail.len() };
         let coded = own.iter().zip(key_def.own()).chain(tail[..tail_coded].iter().zip(key_def.tail()));
-        let lean = coded.map(|(coder, part)| coder.lean(part)).collect();
+        let lean = lean_parts(coded);
         Self { own, tail, tail_if_nil, lean }
     }
 
@@ -158,11 +160,26 @@ impl Hints {
     }
 }
 
+/// The parts that make up a hint, the last one perhaps in part; nothing if one of them is not simple.
+fn lean_parts<'a>(coded: impl Iterator<Item = (&'a Coder, &'a KeyPart)>) -> Option<Box<[Lean]>> {
+    let mut lean = Vec::new();
+    let mut left = u64::BITS;
+    for (coder, part) in coded {
+        lean.push(coder.lean(part, left)?);
+        left = left.saturating_sub(coder.width);
+        // Equal images of strings need not be equal strings.
+        if left == 0 || coder.image == ImageKind::Long {
+            break;
+        }
+    }
+    Some(lean.into())
+}
+
 /// The hint of a tuple whose values are all in the sampled ranges and of the usual forms.
 #[inline]
 fn lean_hint<T: Fields>(parts: &[Lean], tuple: &T) -> Option<u64> {
     let data = tuple.data();
-    let (mut hint, mut left) = (0, u64::BITS);
+    let mut hint = 0;
     for part in parts {
         let at = match part.slot {
             Some(slot) => tuple.slot(slot)?,
@@ -170,7 +187,7 @@ fn lean_hint<T: Fields>(parts: &[Lean], tuple: &T) -> Option<u64> {
             None => return None,
         };
         let image = match &part.prefix {
-            None => read::uint(data, at).ok()?.0,
+            None => read::uint_or_none(data, at)?,
             Some(prefix) => {
                 let rest = read::str(data, at).ok()?.0.strip_prefix(&**prefix)?;
                 u64::from_be_bytes(*rest.first_chunk()?)
@@ -180,15 +197,7 @@ fn lean_hint<T: Fields>(parts: &[Lean], tuple: &T) -> Option<u64> {
         if above > part.span {
             return None;
         }
-        let code = above + 1;
-        if part.width > left {
-            return Some(hint | code >> (part.width - left));
-        }
-        left -= part.width;
-        hint |= code << left;
-        if left == 0 || part.prefix.is_some() {
-            return Some(hint);
-        }
+        hint |= (above + 1) << part.up >> part.down;
     }
     Some(hint)
 }
@@ -282,8 +291,8 @@ impl Coder {
         coder
     }
 
-    /// The same for the straight way, if the part is simple enough.
-    fn lean(&self, part: &KeyPart) -> Option<Lean> {
+    /// The same for the straight way, if the part is simple enough; the hint has `left` bits for it.
+    fn lean(&self, part: &KeyPart, left: u32) -> Option<Lean> {
         let slot = match part.place {
             Place::Slot(slot) => Some(slot),
             Place::Walk(0) => None,
@@ -296,7 +305,8 @@ impl Coder {
         };
         let simple = !self.is_nullable && !self.descending;
         let (least, span) = (self.least, self.greatest - self.least);
-        simple.then_some(Lean { slot, least, span, width: self.width, prefix })
+        let (up, down) = (left.saturating_sub(self.width), self.width.saturating_sub(left));
+        simple.then_some(Lean { slot, least, span, up, down, prefix })
     }
 
     /// Gives the sampled range some room and counts the bits of its codes.

@@ -36,6 +36,30 @@ pub(crate) fn uint(bytes: &[u8], at: usize) -> Read<u64> {
     })
 }
 
+/// How far the 8 bytes that hold an unsigned integer at their top are to be shifted down; 64 for other values.
+static UINT_SHIFTS: [u8; 256] = {
+    let mut shifts = [64; 256];
+    let mut byte = 0;
+    while byte <= 0x7f {
+        shifts[byte] = 56;
+        byte += 1;
+    }
+    (shifts[0xcc], shifts[0xcd], shifts[0xce], shifts[0xcf]) = (56, 48, 32, 0);
+    shifts
+};
+
+/// The number that [`uint`] gives, if there is one: without a branch on its width, for where widths change from row to
+/// row. Near the end of the bytes it is `uint` itself.
+#[inline]
+pub(crate) fn uint_or_none(bytes: &[u8], at: usize) -> Option<u64> {
+    let Some(&[first, number @ ..]) = bytes.get(at..).and_then(<[u8]>::first_chunk::<9>) else {
+        return uint(bytes, at).ok().map(|(number, _)| number);
+    };
+    let shift = UINT_SHIFTS[usize::from(first)];
+    let number = if first < 0x80 { u64::from(first) << 56 } else { u64::from_be_bytes(number) };
+    (shift < 64).then(|| number >> shift)
+}
+
 /// An integer in any encoding; between -2^63 and 2^64 - 1.
 #[inline]
 pub(crate) fn int(bytes: &[u8], at: usize) -> Read<i128> {
@@ -180,6 +204,20 @@ mod tests {
         assert_eq!(int(&[0xd3, 0x80, 0, 0, 0, 0, 0, 0, 0], 0), Ok((i128::from(i64::MIN), 9)));
         assert_eq!(uint(&[0xd0, 5], 0), Err(Fault::new(0, FaultKind::Class("unsigned"))));
         assert_eq!(float(&[0xca, 0x3f, 0xc0, 0, 0], 0), Ok((1.5, 5)));
+    }
+
+    #[test]
+    fn an_unsigned_number_without_branches_is_the_same() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for first in 0..=255 {
+            for rest in 0..12 {
+                let mut bytes: Vec<u8> = vec![0xc0, first];
+                bytes.extend((0..rest).map(|_| random.u8(..)));
+                for at in 0..bytes.len() + 1 {
+                    assert_eq!(uint_or_none(&bytes, at), uint(&bytes, at).ok().map(|(number, _)| number));
+                }
+            }
+        }
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Snapshot {
 
         let tables = finish(gathered, options.threads).map_err(placed)?;
         let entries =
-            tables.iter().flat_map(|table| table.indexes.iter().flatten().skip(1)).map(|index| index.len());
+            tables.iter().flat_map(|table| table.indexes.iter().skip(1).flatten()).map(|index| index.len());
         stages.end(Stage::Secondary, entries.sum(), 0);
         Ok(Loaded { schema, tables, threads, rows, notices })
     }

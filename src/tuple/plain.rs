@@ -81,15 +81,21 @@ pub(super) fn walk(
     for rule in absent {
         slots[usize::from(rule.slot)] = 0;
     }
-    here += at;
-    if count as usize != known {
-        here = skip::skip_many(bytes, here, u64::from(count) - known as u64)
-            .map_err(|_| format.bad_msgpack(bytes, at))?;
+    let mut unknown = count as usize - known;
+    while unknown != 0 {
+        let Some(&byte) = tuple.get(here) else { return Err(format.bad_msgpack(bytes, at)) };
+        let step = STEPS[usize::from(byte)];
+        if step.class == 0 {
+            here = skip::skip_many(tuple, here, unknown as u64).map_err(|_| format.bad_msgpack(bytes, at))?;
+            break;
+        }
+        here += usize::from(step.bytes);
+        unknown -= 1;
     }
-    if here > bytes.len() {
+    if here > tuple.len() {
         return Err(format.bad_msgpack(bytes, at));
     }
-    Ok(here)
+    Ok(at + here)
 }
 
 /// The end of a value that is longer than its first byte tells, or not accepted outright.
