@@ -135,12 +135,6 @@ impl Map {
     pub fn slots(&self) -> &[u32] {
         self.0.slots()
     }
-
-    /// What one slot holds.
-    #[inline]
-    pub fn slot(&self, slot: u16) -> u32 {
-        self.0.slot(slot)
-    }
 }
 
 /// Walks over the tuple at `at`: the offset after it, and its field map.
@@ -234,9 +228,7 @@ impl<'a> Build<'a> {
         let pool = NodePool::new(Arc::new(Budget::new(None)));
         let mut feed = Feed::new(&self.plan, &pool);
         let arena = &self.tuples.arena;
-        for &handle in &self.tuples.handles {
-            feed.add(&self.plan, arena, &arena.get(handle), handle).map_err(failed)?;
-        }
+        feed.add(&self.plan, arena, &self.tuples.handles).map_err(|(_, failure)| failed(failure))?;
         feed.end_run(0);
         Ok(Fed { build: self, pool, feed })
     }

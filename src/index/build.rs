@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::hash::{HashIndex, Twins, find_twins};
 use super::hash_key::Hasher;
 use super::hint::Hints;
-use super::key_def::{Entry as Position, Fields, KeyDef};
+use super::key_def::{Entry as Position, KeyDef};
 use super::multikey;
 use super::sort;
 use super::tree::Tree;
@@ -28,6 +28,7 @@ use super::tree::bulk::{BucketWriter, BulkEntry, LeafWriter, Leaves};
 use super::tree::node::{Entry, NodePool, NodeWriter};
 use crate::error::Result;
 use crate::tuple::arena::Arena;
+use crate::tuple::field_map::StoredTuple;
 use crate::tuple::slab::Handle;
 
 /// Entries that a bucket should have: with 16 bytes each while sorted, about a megabyte, which the second-level cache
@@ -101,7 +102,12 @@ impl Plan {
     }
 
     /// A secondary tree of about `entries` entries, cut into buckets by what the sample holds.
-    pub(crate) fn buckets<T: Fields>(key_def: Arc<KeyDef>, hints: Hints, sample: &[T], entries: u64) -> Self {
+    pub(crate) fn buckets(
+        key_def: Arc<KeyDef>,
+        hints: Hints,
+        sample: &[StoredTuple<'_>],
+        entries: u64,
+    ) -> Self {
         let mut sampled = Vec::with_capacity(sample.len());
         for tuple in sample {
             multikey::for_each_entry(&key_def, tuple, |element| {
@@ -195,44 +201,58 @@ impl Feed {
         }
     }
 
-    /// Takes in a tuple that has just been stored under `handle`.
-    #[inline]
-    pub(crate) fn add<T: Fields>(
+    /// Takes in tuples that have just been stored. What kind of index it is, is asked once for all of them.
+    ///
+    /// # Errors
+    /// The failure, and which of the tuples it is about.
+    pub(crate) fn add(
         &mut self,
         plan: &Plan,
         arena: &Arena,
-        tuple: &T,
-        handle: Handle,
-    ) -> Result<(), Failure> {
-        match (self, &plan.shape) {
+        handles: &[Handle],
+    ) -> Result<(), (usize, Failure)> {
+        let Plan { key_def, hints, shape } = plan;
+        let tuples = handles.iter().map(|&handle| (handle, arena.get(handle))).enumerate();
+        match (self, shape) {
             (Self::Ordered(feed), Shape::Ordered) => {
-                let hint = plan.hints.of(&plan.key_def, tuple, 0);
-                feed.add(&plan.key_def, arena, hint, handle)
+                for (at, (handle, tuple)) in tuples {
+                    let hint = hints.of(key_def, &tuple, 0);
+                    feed.add(key_def, arena, hint, handle).map_err(|failure| (at, failure))?;
+                }
             }
             (Self::Buckets(feed), Shape::Buckets(splitters)) => {
-                if plan.key_def.excludes && multikey::is_excluded(&plan.key_def, tuple, 0) {
-                    return Ok(());
+                for (at, (handle, tuple)) in tuples {
+                    if key_def.excludes && multikey::is_excluded(key_def, &tuple, 0) {
+                        continue;
+                    }
+                    let hint = hints.of(key_def, &tuple, 0);
+                    feed.push(splitters.bucket(hint), hint, handle).map_err(|error| (at, error.into()))?;
                 }
-                let hint = plan.hints.of(&plan.key_def, tuple, 0);
-                Ok(feed.push(splitters.bucket(hint), hint, handle)?)
             }
             (Self::MultikeyBuckets(feed), Shape::Buckets(splitters)) => {
-                let mut outcome = Ok(());
-                multikey::for_each_entry(&plan.key_def, tuple, |element| {
-                    let hint = plan.hints.of(&plan.key_def, tuple, element);
-                    if outcome.is_ok() {
-                        outcome = feed.push_entry(splitters.bucket(hint), Entry { hint, handle, element });
-                    }
-                });
-                Ok(outcome?)
+                for (at, (handle, tuple)) in tuples {
+                    let mut outcome = Ok(());
+                    multikey::for_each_entry(key_def, &tuple, |element| {
+                        let hint = hints.of(key_def, &tuple, element);
+                        if outcome.is_ok() {
+                            outcome =
+                                feed.push_entry(splitters.bucket(hint), Entry { hint, handle, element });
+                        }
+                    });
+                    outcome.map_err(|error| (at, error.into()))?;
+                }
             }
             (Self::Buckets(feed), Shape::Hashed { hasher, bucket_bits }) => {
-                let hash = hasher.tuple(&plan.key_def, tuple);
-                // Two shifts, because one by all 64 bits is none.
-                Ok(feed.push((hash >> 1 >> (63 - bucket_bits)) as usize, hash, handle)?)
+                for (at, (handle, tuple)) in tuples {
+                    let hash = hasher.tuple(key_def, &tuple);
+                    // Two shifts, because one by all 64 bits is none.
+                    feed.push((hash >> 1 >> (63 - bucket_bits)) as usize, hash, handle)
+                        .map_err(|error| (at, error.into()))?;
+                }
             }
             _ => unreachable!("a feed is made from its plan"),
         }
+        Ok(())
     }
 
     /// Ends a run: what comes next is not the file's next tuple. `number` is the run's place in the file.

@@ -7,8 +7,9 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use super::key_def::{Fields, KeyDef};
+use super::key_def::KeyDef;
 use crate::msgpack::{class, read, skip};
+use crate::tuple::field_map::StoredTuple;
 
 /// What is hashed of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Hasher {
 
     /// The hash of a tuple's key.
     #[inline]
-    pub(crate) fn tuple<T: Fields>(&self, key_def: &KeyDef, tuple: &T) -> u64 {
+    pub(crate) fn tuple(&self, key_def: &KeyDef, tuple: &StoredTuple<'_>) -> u64 {
         let data = tuple.data();
         let values = key_def.own().iter().map(|part| canonical(data, part.find(tuple, 0)));
         values.fold(self.seed, mix_value)
@@ -44,7 +45,7 @@ impl Hasher {
     }
 
     /// Whether two tuples have the same key.
-    pub(crate) fn equal<T: Fields>(&self, key_def: &KeyDef, a: &T, b: &T) -> bool {
+    pub(crate) fn equal(&self, key_def: &KeyDef, a: &StoredTuple<'_>, b: &StoredTuple<'_>) -> bool {
         key_def
             .own()
             .iter()
@@ -52,10 +53,10 @@ impl Hasher {
     }
 
     /// Whether a tuple has the key whose values are at `values` in `key`.
-    pub(crate) fn matches<T: Fields>(
+    pub(crate) fn matches(
         &self,
         key_def: &KeyDef,
-        tuple: &T,
+        tuple: &StoredTuple<'_>,
         key: &[u8],
         values: &[Option<usize>],
     ) -> bool {

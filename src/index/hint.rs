@@ -21,10 +21,11 @@
 //! Most keys are made of unsigned numbers and strings that ascend and are never nil. For those there is a straight way
 //! ([`Lean`]) that gives up, and leaves the tuple to the general one, at whatever it was not made for.
 
-use super::key_def::{Fields, KeyDef, KeyPart, Place};
+use super::key_def::{KeyDef, KeyPart, Place};
 use crate::msgpack::compare::{Number, number};
 use crate::msgpack::parse::KeyKind as Kind;
 use crate::msgpack::{class, ext, read};
+use crate::tuple::field_map::StoredTuple;
 
 /// How hints of one index are made. See the head of this file.
 #[derive(Debug, Clone)]
@@ -104,7 +105,7 @@ impl Hints {
     }
 
     /// Learns the ranges from a sample of tuples. An empty sample gives ranges that everything is outside of.
-    pub(crate) fn sample<T: Fields>(key_def: &KeyDef, sample: &[T]) -> Self {
+    pub(crate) fn sample(key_def: &KeyDef, sample: &[StoredTuple<'_>]) -> Self {
         let coders = |parts: &[KeyPart]| -> Box<[Coder]> {
             parts.iter().map(|part| Coder::sample(part, key_def.elements, sample)).collect()
         };
@@ -117,16 +118,17 @@ impl Hints {
 
     /// The hint of a tuple, in a multikey index of one of its elements.
     #[inline]
-    pub(crate) fn of<T: Fields>(&self, key_def: &KeyDef, tuple: &T, element: u32) -> u64 {
-        match self.lean.as_ref().and_then(|lean| lean_hint(lean, tuple)) {
-            Some(hint) => hint,
-            None => self.of_any(key_def, tuple, element),
-        }
+    pub(crate) fn of(&self, key_def: &KeyDef, tuple: &StoredTuple<'_>, element: u32) -> u64 {
+        let lean = self.lean.as_ref().and_then(|parts| match tuple.narrow() {
+            Some((data, cells)) => lean_hint(parts, data, |slot| cells.get(usize::from(slot)).copied()),
+            None => lean_hint(parts, tuple.data(), |slot| tuple.slot(slot)),
+        });
+        lean.unwrap_or_else(|| self.of_any(key_def, tuple, element))
     }
 
     /// The general way; the slow twin of [`lean_hint`].
     #[inline(never)]
-    fn of_any<T: Fields>(&self, key_def: &KeyDef, tuple: &T, element: u32) -> u64 {
+    pub(super) fn of_any(&self, key_def: &KeyDef, tuple: &StoredTuple<'_>, element: u32) -> u64 {
         let mut packer = Packer::new();
         let mut any_nil = false;
         for (coder, part) in self.own.iter().zip(key_def.own()) {
@@ -176,13 +178,16 @@ fn lean_parts<'a>(coded: impl Iterator<Item = (&'a Coder, &'a KeyPart)>) -> Opti
 }
 
 /// The hint of a tuple whose values are all in the sampled ranges and of the usual forms.
-#[inline]
-fn lean_hint<T: Fields>(parts: &[Lean], tuple: &T) -> Option<u64> {
-    let data = tuple.data();
+#[inline(always)]
+fn lean_hint<C: Into<u32>>(parts: &[Lean], data: &[u8], cell: impl Fn(u16) -> Option<C>) -> Option<u64> {
     let mut hint = 0;
     for part in parts {
         let at = match part.slot {
-            Some(slot) => tuple.slot(slot)?,
+            // 0 where the field is absent.
+            Some(slot) => match cell(slot)?.into() as usize {
+                0 => return None,
+                at => at,
+            },
             None if matches!(data.first(), Some(0x91..=0x9f)) => 1,
             None => return None,
         };
@@ -249,10 +254,10 @@ enum Outside {
 }
 
 impl Coder {
-    fn sample<T: Fields>(part: &KeyPart, elements: Option<u16>, sample: &[T]) -> Self {
+    fn sample(part: &KeyPart, elements: Option<u16>, sample: &[StoredTuple<'_>]) -> Self {
         let values = || {
             sample.iter().flat_map(move |tuple| {
-                let count = elements.map_or(1, |slot| tuple.elements(slot));
+                let count = elements.map_or(1, |slot| tuple.elements(slot).unwrap_or(0));
                 (0..count).filter_map(move |element| Some((tuple.data(), part.find(tuple, element)?)))
             })
         };

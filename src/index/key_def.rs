@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use crate::msgpack::parse::KeyKind as Kind;
 use crate::msgpack::{read, skip};
-use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
+use crate::tuple::field_map::StoredTuple;
 use crate::tuple::field_type::FieldType;
 use crate::tuple::format::Format;
 use crate::tuple::part::PartDef;
@@ -178,78 +178,6 @@ fn key_part(format: &Format, part: &PartDef) -> KeyPart {
     }
 }
 
-/// A tuple whose fields can be found: as it lies in the arena, or as it was just walked over.
-pub(crate) trait Fields {
-    /// The tuple's MsgPack, from its array head on.
-    fn data(&self) -> &[u8];
-    /// Offset of a slot's field; `None`: the tuple does not have it.
-    fn slot(&self, slot: u16) -> Option<usize>;
-    /// Offset of a multikey slot's field in an element.
-    fn element(&self, slot: u16, element: u32) -> Option<usize>;
-    /// Elements of a multikey slot.
-    fn elements(&self, slot: u16) -> u32;
-}
-
-impl Fields for StoredTuple<'_> {
-    #[inline]
-    fn data(&self) -> &[u8] {
-        StoredTuple::data(*self)
-    }
-
-    #[inline]
-    fn slot(&self, slot: u16) -> Option<usize> {
-        StoredTuple::slot(*self, slot).map(|at| at as usize)
-    }
-
-    #[inline]
-    fn element(&self, slot: u16, element: u32) -> Option<usize> {
-        self.extent(slot, element).map(|at| at as usize)
-    }
-
-    #[inline]
-    fn elements(&self, slot: u16) -> u32 {
-        StoredTuple::elements(*self, slot).unwrap_or(0)
-    }
-}
-
-/// A tuple that was just walked over and is not stored yet.
-pub(crate) struct Walked<'a> {
-    pub(crate) data: &'a [u8],
-    pub(crate) map: &'a FieldMapBuf,
-}
-
-impl Fields for Walked<'_> {
-    #[inline]
-    fn data(&self) -> &[u8] {
-        self.data
-    }
-
-    #[inline]
-    fn slot(&self, slot: u16) -> Option<usize> {
-        match self.map.slot(slot) {
-            0 => None,
-            at => Some(at as usize),
-        }
-    }
-
-    #[inline]
-    fn element(&self, slot: u16, element: u32) -> Option<usize> {
-        let extent = self.map.slot(slot).checked_sub(1)? as usize;
-        match self.map.extents()[extent + 1 + element as usize] {
-            0 => None,
-            at => Some(at as usize),
-        }
-    }
-
-    #[inline]
-    fn elements(&self, slot: u16) -> u32 {
-        match self.map.slot(slot) {
-            0 => 0,
-            extent => self.map.extents()[extent as usize - 1],
-        }
-    }
-}
-
 /// A tuple and, in a multikey index, the number of the array's element; what an index entry stands for.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
@@ -260,10 +188,10 @@ pub(crate) struct Entry<'a> {
 impl KeyPart {
     /// Offset of the part's value; `None` where it is nil or missing, which are the same to an index.
     #[inline(always)]
-    pub(crate) fn find<T: Fields>(&self, tuple: &T, element: u32) -> Option<usize> {
+    pub(crate) fn find(&self, tuple: &StoredTuple<'_>, element: u32) -> Option<usize> {
         let at = match self.place {
-            Place::Slot(slot) => tuple.slot(slot)?,
-            Place::Elements(slot) => tuple.element(slot, element)?,
+            Place::Slot(slot) => tuple.slot(slot)? as usize,
+            Place::Elements(slot) => tuple.extent(slot, element)? as usize,
             Place::Walk(fields) => walk(tuple.data(), fields)?,
         };
         if self.is_nullable && read::is_nil(tuple.data(), at) { None } else { Some(at) }

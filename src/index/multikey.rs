@@ -1,26 +1,27 @@
 //! Which entries a tuple has in an index: one for each distinct key among the elements of a multikey index, one
 //! otherwise; none where a part that excludes nil has no value.
 
-use super::key_def::{Fields, KeyDef, KeyPart};
+use super::key_def::{KeyDef, KeyPart};
+use crate::tuple::field_map::StoredTuple;
 use std::cmp::Ordering;
 
 /// Whether the index leaves this element of the tuple out.
 #[inline]
-pub(crate) fn is_excluded<T: Fields>(key_def: &KeyDef, tuple: &T, element: u32) -> bool {
+pub(crate) fn is_excluded(key_def: &KeyDef, tuple: &StoredTuple<'_>, element: u32) -> bool {
     key_def.own().iter().any(|part| part.exclude_null && part.find(tuple, element).is_none())
 }
 
 /// Calls `entry` with the element number of each entry that the tuple has in the index (0 where it is not multikey).
 ///
 /// Of elements with equal keys by the index's own comparison the first one stands for all.
-pub(crate) fn for_each_entry<T: Fields>(key_def: &KeyDef, tuple: &T, mut entry: impl FnMut(u32)) {
+pub(crate) fn for_each_entry(key_def: &KeyDef, tuple: &StoredTuple<'_>, mut entry: impl FnMut(u32)) {
     let Some(slot) = key_def.elements else {
         if !key_def.excludes || !is_excluded(key_def, tuple, 0) {
             entry(0);
         }
         return;
     };
-    let count = tuple.elements(slot);
+    let count = tuple.elements(slot).unwrap_or(0);
     let mut elements: Vec<u32> =
         (0..count).filter(|&element| !is_excluded(key_def, tuple, element)).collect();
     if elements.len() > 1 {
@@ -30,7 +31,7 @@ pub(crate) fn for_each_entry<T: Fields>(key_def: &KeyDef, tuple: &T, mut entry: 
     elements.into_iter().for_each(entry);
 }
 
-fn compare_elements<T: Fields>(parts: &[KeyPart], tuple: &T, a: u32, b: u32) -> Ordering {
+fn compare_elements(parts: &[KeyPart], tuple: &StoredTuple<'_>, a: u32, b: u32) -> Ordering {
     let data = tuple.data();
     parts
         .iter()

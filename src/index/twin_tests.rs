@@ -22,7 +22,7 @@ use self::rounds::for_each_round;
 use self::values::{Value, pick};
 use super::hint::Hints;
 use super::key::Key;
-use super::key_def::{Entry, Fields, KeyDef, Walked};
+use super::key_def::{Entry, KeyDef};
 use super::multikey;
 use crate::tuple::arena::{Arena, ArenaWriter};
 use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
@@ -85,17 +85,17 @@ impl Compiled {
         Self { space, format, key_defs, arena, writer }
     }
 
-    fn store(&mut self, tuple: &[u8]) -> (Handle, FieldMapBuf) {
+    fn store(&mut self, tuple: &[u8]) -> Handle {
         let mut map = FieldMapBuf::new();
         match self.format.walk(tuple, 0, &mut map) {
             Ok(end) => assert_eq!(end, tuple.len()),
             Err(fault) => panic!("{}: {tuple:x?}", fault.into_error()),
         }
-        (self.writer.push(tuple, &map).unwrap(), map)
+        self.writer.push(tuple, &map).unwrap()
     }
 
-    /// The tuples stored, and what walking over them gave.
-    fn store_all(&mut self, tuples: &[Vec<u8>]) -> Vec<(Handle, FieldMapBuf)> {
+    /// The tuples stored.
+    fn store_all(&mut self, tuples: &[Vec<u8>]) -> Vec<Handle> {
         tuples.iter().map(|tuple| self.store(tuple)).collect()
     }
 }
@@ -106,7 +106,7 @@ fn sample(random: &mut Rng, compiled: &mut Compiled) -> Vec<Handle> {
     (0..count)
         .map(|_| {
             let tuple = compiled.space.tuple(random, false);
-            compiled.store(&tuple).0
+            compiled.store(&tuple)
         })
         .collect()
 }
@@ -140,31 +140,28 @@ fn check_index(
     key_def: &KeyDef,
     hints: &Hints,
     tuples: &[Vec<u8>],
-    stored: &[(Handle, FieldMapBuf)],
+    stored: &[Handle],
 ) {
     let Compiled { space, arena, .. } = compiled;
     let slow = space.entries(index, tuples);
     let primary = &space.indexes[0];
     let entries: Vec<Entry<'_>> = slow
         .iter()
-        .map(|entry| Entry { tuple: arena.get(stored[entry.tuple].0), element: entry.element as u32 })
+        .map(|entry| Entry { tuple: arena.get(stored[entry.tuple]), element: entry.element as u32 })
         .collect();
 
-    // The entries of a tuple are the slow twin's, whether the tuple is stored or just walked over.
-    for (number, (handle, map)) in stored.iter().enumerate() {
+    // The entries of a tuple are the slow twin's.
+    for (number, handle) in stored.iter().enumerate() {
         let mut expected: Vec<u32> =
             slow.iter().filter(|entry| entry.tuple == number).map(|entry| entry.element as u32).collect();
         expected.sort_unstable();
-        let walked = Walked { data: &tuples[number], map };
         assert_eq!(elements(key_def, &arena.get(*handle)), expected, "{index:?} {:x?}", tuples[number]);
-        assert_eq!(elements(key_def, &walked), expected);
     }
 
     let hint_of = |entry: &Entry<'_>| hints.of(key_def, &entry.tuple, entry.element);
     let all_hints: Vec<u64> = entries.iter().map(hint_of).collect();
-    for (number, entry) in slow.iter().enumerate() {
-        let walked = Walked { data: &tuples[entry.tuple], map: &stored[entry.tuple].1 };
-        assert_eq!(hints.of(key_def, &walked, entry.element as u32), all_hints[number]);
+    for (entry, hint) in entries.iter().zip(&all_hints) {
+        assert_eq!(*hint, hints.of_any(key_def, &entry.tuple, entry.element));
     }
 
     for (i, one) in entries.iter().enumerate() {
@@ -251,8 +248,7 @@ fn check_values(random: &mut Rng, declared: values::Type, part_types: &[values::
             })
             .collect();
         let stored = compiled.store_all(&tuples);
-        let sample: Vec<StoredTuple<'_>> =
-            stored.iter().map(|(handle, _)| compiled.arena.get(*handle)).collect();
+        let sample: Vec<StoredTuple<'_>> = stored.iter().map(|&handle| compiled.arena.get(handle)).collect();
         for (index, key_def) in compiled.space.indexes.iter().zip(&compiled.key_defs) {
             for sampled in [sample.len(), sample.len() / 2, 2] {
                 let hints = Hints::sample(key_def, &sample[..sampled]);
@@ -373,7 +369,7 @@ fn a_part_of_type_double_orders_the_decimals_that_a_part_of_type_number_let_in()
     }
 }
 
-fn elements<T: Fields>(key_def: &KeyDef, tuple: &T) -> Vec<u32> {
+fn elements(key_def: &KeyDef, tuple: &StoredTuple<'_>) -> Vec<u32> {
     let mut elements = Vec::new();
     multikey::for_each_entry(key_def, tuple, |element| elements.push(element));
     elements.sort_unstable();

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
 use crate::index::hash::Twins;
 use crate::index::hint::Hints;
-use crate::index::key_def::{Fields, KeyDef, Walked};
+use crate::index::key_def::KeyDef;
 use crate::index::tree::node::NodePool;
 use crate::msgpack::print;
 use crate::tuple::arena::{Arena, ArenaWriter};
@@ -50,6 +50,8 @@ pub(crate) struct SpaceLoader {
     arena: Arc<Arena>,
     pool: Arc<NodePool>,
     keys: Vec<IndexKey>,
+    /// The primary key is a tree, so that its order can be followed.
+    has_order: bool,
     options: LoadOptions,
     /// Present once the space has been sampled.
     plans: Option<Vec<Plan>>,
@@ -77,7 +79,7 @@ impl SpaceLoader {
             Some((_, index)) if index.id == 0 => (&index.parts[..], index.kind == IndexKind::Hash),
             _ => (&[][..], false),
         };
-        let keys = built()
+        let keys: Vec<IndexKey> = built()
             .map(|(number, index)| {
                 let tail = if index.id == 0 { &[] } else { primary };
                 let key_def = Arc::new(KeyDef::new(&format, &index.parts, index.unique, tail, hashed));
@@ -85,8 +87,10 @@ impl SpaceLoader {
             })
             .collect();
         let format = Arc::new(format);
+        let has_order =
+            keys.first().is_some_and(|key| def.indexes[key.number].id == 0 && key.kind == IndexKind::Tree);
         let (arena, pool) = (Arc::new(Arena::new(budget.clone())), NodePool::new(budget.clone()));
-        Ok(Self { def, format, arena, pool, keys, options, plans: None })
+        Ok(Self { def, format, arena, pool, keys, has_order, options, plans: None })
     }
 
     /// Decides how the indexes are built from tuples of a sample, `entries` of them expected in all.
@@ -112,11 +116,6 @@ impl SpaceLoader {
 
     fn is_primary(&self, key: &IndexKey) -> bool {
         self.def.indexes[key.number].id == 0
-    }
-
-    /// The primary key is a tree, so that its order can be followed.
-    fn has_order(&self) -> bool {
-        self.keys.first().is_some_and(|key| self.is_primary(key) && key.kind == IndexKind::Tree)
     }
 
     fn in_space(&self, error: Error) -> Error {
@@ -190,8 +189,9 @@ impl Sample {
 pub(crate) struct SpaceWorker {
     writer: ArenaWriter,
     map: FieldMapBuf,
-    /// Empty while there are no plans; then `handles` are kept.
+    /// Empty while there are no plans; then `handles` are kept until the end of the run.
     feeds: Vec<Feed>,
+    /// Tuples that are stored and not in the indexes yet.
     handles: Vec<Handle>,
     sum: Sum,
     runs: Vec<Run>,
@@ -220,11 +220,11 @@ impl SpaceWorker {
         }
     }
 
-    /// Takes in the tuple at `at` in `bytes`; gives the offset after it.
+    /// Stores the tuple at `at` in `bytes`; gives the offset after it. The indexes get it with the next `feed`.
     ///
     /// # Errors
-    /// `MsgPack` and `TupleFormat` for the tuple, `DuplicateKey`, `Memory`.
-    #[inline]
+    /// `MsgPack` and `TupleFormat` for the tuple, `Memory`.
+    #[inline(always)]
     pub(crate) fn add(&mut self, space: &SpaceLoader, bytes: &[u8], at: usize) -> Result<usize> {
         let end = match space.format.walk(bytes, at, &mut self.map) {
             Ok(end) => end,
@@ -232,16 +232,26 @@ impl SpaceWorker {
         };
         let data = &bytes[at..end];
         let handle = self.writer.push(data, &self.map).map_err(|error| space.in_space(error))?;
+        self.handles.push(handle);
         self.tuples += 1;
         self.bytes += data.len() as u64;
         if space.options.fingerprint {
-            self.sum.add(data, space.has_order());
-        }
-        match &space.plans {
-            None => self.handles.push(handle),
-            Some(plans) => feed(&mut self.feeds, space, plans, &Walked { data, map: &self.map }, handle)?,
+            self.sum.add(data, space.has_order);
         }
         Ok(end)
+    }
+
+    /// Feeds the tuples stored since the last call to every index: one index after the other, so that each has a
+    /// short loop of its own, while the tuples are still in the cache.
+    ///
+    /// # Errors
+    /// `DuplicateKey`, `Memory`; and how many tuples were stored from the one at fault on.
+    #[inline(never)]
+    pub(crate) fn feed(&mut self, space: &SpaceLoader) -> Result<(), (usize, Error)> {
+        let Some(plans) = &space.plans else { return Ok(()) };
+        feed(&mut self.feeds, space, plans, &self.handles)?;
+        self.handles.clear();
+        Ok(())
     }
 
     /// Ends a run of the file's tuples; `number` is its place in the file.
@@ -254,19 +264,16 @@ impl SpaceWorker {
     }
 }
 
-/// Feeds a stored tuple to every index.
-#[inline(always)]
-fn feed<T: Fields>(
+/// Feeds stored tuples to every index.
+fn feed(
     feeds: &mut [Feed],
     space: &SpaceLoader,
     plans: &[Plan],
-    tuple: &T,
-    handle: Handle,
-) -> Result<()> {
+    handles: &[Handle],
+) -> Result<(), (usize, Error)> {
     for (number, (feed, plan)) in feeds.iter_mut().zip(plans).enumerate() {
-        if let Err(failure) = feed.add(plan, &space.arena, tuple, handle) {
-            return Err(space.failed(&space.keys[number], failure));
-        }
+        feed.add(plan, &space.arena, handles)
+            .map_err(|(at, failure)| (handles.len() - at, space.failed(&space.keys[number], failure)))?;
     }
     Ok(())
 }
@@ -326,7 +333,7 @@ impl Gathered {
             workers.iter_mut().flat_map(|worker| std::mem::take(&mut worker.runs)).collect();
         runs.sort_unstable_by_key(|run| run.number);
         let fingerprint = space.options.fingerprint.then(|| {
-            if space.has_order() {
+            if space.has_order {
                 let mut crc = Crc32::new();
                 runs.iter().for_each(|run| crc.combine(&run.crc));
                 crc.finalize()
@@ -408,9 +415,7 @@ fn feed_later(space: &mut SpaceLoader, handles: &[Handle]) -> Result<SpaceWorker
     space.plans = Some(plans);
     let mut worker = SpaceWorker::new(space);
     let plans = space.plans.as_ref().expect("just made");
-    for &handle in handles {
-        feed(&mut worker.feeds, space, plans, &space.arena.get(handle), handle)?;
-    }
+    feed(&mut worker.feeds, space, plans, handles).map_err(|(_, error)| error)?;
     worker.end_run(0);
     Ok(worker)
 }

@@ -17,6 +17,9 @@ use crate::space::loader::{LoadOptions, Sample, SpaceLoader, SpaceWorker};
 use crate::space::{definition::SpaceDef, system};
 use crate::tuple::slab::Budget;
 
+/// Rows that are stored before the indexes get them: their tuples are still in the first-level cache then.
+const FEED_ROWS: u64 = 256;
+
 /// What happens to the rows of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -186,15 +189,9 @@ impl<'a> Worker<'a> {
             let payload = self.loader.load(head)?;
             self.sink.block = block;
             let mut numbers = Numbers::new(head);
-            let mut at = 0;
-            while at < payload.len() {
-                at = match self.sink.row(payload, at, &mut numbers) {
-                    Ok(end) => end,
-                    Err(error) => {
-                        return Err(task.file.place(error.row(numbers.rows).block(head.index, head.byte)));
-                    }
-                };
-            }
+            self.sink
+                .block(payload, &mut numbers)
+                .map_err(|error| task.file.place(error.row(numbers.rows).block(head.index, head.byte)))?;
             rows += numbers.rows;
             bytes += head.end() - head.byte;
             self.numbers.push(numbers);
@@ -210,6 +207,27 @@ impl<'a> Worker<'a> {
 }
 
 impl Sink<'_> {
+    /// Takes in a block's rows, and gives them to the indexes a few hundred at a time.
+    fn block(&mut self, payload: &[u8], numbers: &mut Numbers) -> Result<()> {
+        let mut at = 0;
+        while at < payload.len() {
+            at = self.row(payload, at, numbers)?;
+            if numbers.rows.is_multiple_of(FEED_ROWS) {
+                self.feed(numbers)?;
+            }
+        }
+        self.feed(numbers)
+    }
+
+    /// Gives the last rows, all of one space, to its indexes.
+    fn feed(&mut self, numbers: &Numbers) -> Result<()> {
+        let Some((_, Fate::Load(space))) = self.last else { return Ok(()) };
+        let worker = self.spaces[space].as_mut().expect("made when the space was entered");
+        worker
+            .feed(&self.task.spaces.loaders[space])
+            .map_err(|(back, error)| error.row(numbers.rows - back as u64))
+    }
+
     /// Takes in the row at `at`; gives the offset after it.
     #[inline]
     fn row(&mut self, payload: &[u8], at: usize, numbers: &mut Numbers) -> Result<usize> {
@@ -217,7 +235,10 @@ impl Sink<'_> {
             SnapRow::Insert { space_id, lsn, tuple_at, row_end } => {
                 let fate = match self.last {
                     Some((last, fate)) if last == space_id => fate,
-                    _ => self.enter(space_id)?,
+                    _ => {
+                        self.feed(numbers)?;
+                        self.enter(space_id)?
+                    }
                 };
                 let tuple_end = match fate {
                     Fate::Load(space) => {

@@ -64,13 +64,7 @@ impl FieldMapBuf {
         &self.slots[..self.slots.len().saturating_sub(1)]
     }
 
-    /// What one slot holds.
-    #[inline(always)]
-    pub(crate) fn slot(&self, slot: u16) -> u32 {
-        self.slots[usize::from(slot)]
-    }
-
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn extents(&self) -> &[u32] {
         &self.extents
     }
@@ -205,6 +199,17 @@ impl<'a> StoredTuple<'a> {
             let stored = tuple.stored_bytes();
             Self { bytes: std::slice::from_raw_parts(head, stored) }
         }
+    }
+
+    /// The usual tuple taken apart: its MsgPack, and the cells of its field map, a byte each. Nothing where offsets take
+    /// more room, or there are values under `[*]`.
+    #[inline(always)]
+    pub(crate) fn narrow(self) -> Option<(&'a [u8], &'a [u8])> {
+        if self.bytes[0] != 0 {
+            return None;
+        }
+        let (cells, data) = self.bytes[SMALL_HEAD_BYTES..].split_at(usize::from(self.bytes[1]));
+        Some((data, cells))
     }
 
     #[inline]
