@@ -52,6 +52,8 @@ pub enum ErrorKind {
     TupleFormat,
     /// Two tuples with the same key in a unique index.
     DuplicateKey,
+    /// An operation of UPDATE or UPSERT that cannot be, or not on this tuple.
+    Update,
     /// Logs hold transactions newer than the snapshot.
     NewerLogs,
     /// No space of that name or id.

@@ -115,6 +115,20 @@ pub(crate) fn mark(bytes: &[u8], byte: u64, index: u64, file_bytes: u64) -> Resu
     Ok(Mark::Block(BlockHead { byte, index, stored_bytes, crc, compressed }))
 }
 
+/// The head at `byte` as if its payload went to the end of a file of `file_bytes`, whatever its length says.
+pub(crate) fn reaching(
+    head: &[u8; BLOCK_HEAD_BYTES],
+    byte: u64,
+    index: u64,
+    file_bytes: u64,
+) -> Option<BlockHead> {
+    let compressed = head.starts_with(&MAGIC_ZSTD);
+    let (_, crc) = numbers(head).filter(|_| compressed || head.starts_with(&MAGIC_PLAIN))?;
+    let stored_bytes = file_bytes.checked_sub(byte + BLOCK_HEAD_BYTES as u64)?;
+    let stored_bytes = u32::try_from(stored_bytes).ok().filter(|&bytes| bytes > 0)?;
+    Some(BlockHead { byte, index, stored_bytes, crc, compressed })
+}
+
 /// Length and checksum of a head whose parts are what they should be.
 fn numbers(head: &[u8; BLOCK_HEAD_BYTES]) -> Option<(u64, u32)> {
     let (length, at) = read::uint(head, 4).ok()?;

@@ -12,11 +12,12 @@
 
 use super::block::BlockHead;
 use super::disk::{Disk, Entry, PathKind};
-use super::header::FileType;
+use super::header::{FileType, TextHeader};
 use super::heads::End;
 use super::reader::BlockReader;
 use super::row::{Row, kind, kind_text};
 use super::source::ContainerFile;
+use super::stop::Stop;
 use super::vclock::Vclock;
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -90,8 +91,8 @@ pub(crate) struct Snapshot {
     pub(crate) notices: Vec<String>,
 }
 
-/// The newest snapshot of a folder; or, if `path` is a file, that one.
-pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path) -> Result<Snapshot, Error> {
+/// The newest snapshot of a folder from which `stop` can be reached; or, if `path` is a file, that one.
+pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path, stop: &Stop) -> Result<Snapshot, Error> {
     let kind = disk.kind(path).map_err(|error| Error::io(path, "cannot open", &error))?;
     if kind != PathKind::Folder {
         let file = ContainerFile::open_as(disk, path, FileType::Snap)?;
@@ -104,7 +105,7 @@ pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path) -> Result<Snapshot, 
         return Ok(Snapshot { file, folder: None, notices });
     }
     let Folder { snapshots, mut notices, .. } = Folder::list(disk, path)?;
-    let Some((newest, older)) = snapshots.split_last() else {
+    let Some((mut newest, mut older)) = snapshots.split_last() else {
         return Err(Error::new(ErrorKind::Missing, "snapshot")
             .expected("a file with a name of 20 digits and .snap")
             .found(match notices.first() {
@@ -113,13 +114,25 @@ pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path) -> Result<Snapshot, 
             })
             .file(path));
     };
-    let file = open_indexed(disk, newest, FileType::Snap)?;
+    let mut file = open_indexed(disk, newest, FileType::Snap)?;
+    while !stop.is_nowhere() && !stop.is_reached_from(&file)? {
+        let Some(before) = older.split_last() else {
+            return Err(Error::new(ErrorKind::Missing, "snapshot")
+                .expected("one at or before the point to stop at")
+                .found(format_args!("the oldest at {}", file.header.vclock))
+                .file(&newest.path));
+        };
+        (newest, older) = before;
+        file = open_indexed(disk, newest, FileType::Snap)?;
+    }
     for older in older {
         // An older one is read for its vclock alone; that it cannot be read does not make the newest less
         // new.
         match open_indexed(disk, older, FileType::Snap) {
             Ok(older) if older.header.vclock.is_before(&file.header.vclock) => {}
-            Ok(older) => return Err(out_of_order(&older, &file)),
+            Ok(older) => {
+                return Err(out_of_order((&older.path, &older.header), (&file.path, &file.header)));
+            }
             Err(error) => notices.push(format!("an older snapshot is not whole: {error}")),
         }
     }
@@ -128,7 +141,7 @@ pub(crate) fn newest_snapshot(disk: &dyn Disk, path: &Path) -> Result<Snapshot, 
 }
 
 /// Lines of a text header that nobody knows.
-fn header_notices(file: &ContainerFile) -> Vec<String> {
+pub(super) fn header_notices(file: &ContainerFile) -> Vec<String> {
     let lines = file.header.unknown.iter();
     lines
         .map(|(key, value)| {
@@ -141,7 +154,11 @@ fn header_notices(file: &ContainerFile) -> Vec<String> {
 }
 
 /// Opens a file of a folder and compares it with its name.
-fn open_indexed(disk: &dyn Disk, named: &NamedFile, filetype: FileType) -> Result<ContainerFile, Error> {
+pub(super) fn open_indexed(
+    disk: &dyn Disk,
+    named: &NamedFile,
+    filetype: FileType,
+) -> Result<ContainerFile, Error> {
     let file = ContainerFile::open_as(disk, &named.path, filetype)?;
     check_signature(&file, named.signature)?;
     Ok(file)
@@ -158,11 +175,11 @@ fn check_signature(file: &ContainerFile, signature: u64) -> Result<(), Error> {
         .file(&file.path))
 }
 
-fn out_of_order(older: &ContainerFile, newer: &ContainerFile) -> Error {
+pub(super) fn out_of_order(older: (&Path, &TextHeader), newer: (&Path, &TextHeader)) -> Error {
     Error::new(ErrorKind::Container, "order of vclocks")
-        .expected(format_args!("one before that of {}, {}", newer.path.display(), newer.header.vclock))
-        .found(older.header.vclock)
-        .file(&older.path)
+        .expected(format_args!("one before that of {}, {}", newer.0.display(), newer.1.vclock))
+        .found(older.1.vclock)
+        .file(older.0)
 }
 
 /// The first row of the logs that the snapshot does not hold and that changes data.
@@ -238,7 +255,7 @@ pub(crate) fn logs_after(
         let file = open_indexed(disk, log, FileType::Xlog)?;
         check_instance(&file, snapshot)?;
         if let Some(next) = files.last().filter(|next| !file.header.vclock.is_before(&next.header.vclock)) {
-            return Err(out_of_order(&file, next));
+            return Err(out_of_order((&file.path, &file.header), (&next.path, &next.header)));
         }
         let begins_before = file.header.vclock.is_covered_by(&covered);
         files.push(file);
@@ -269,7 +286,7 @@ pub(crate) fn logs_after(
     Ok(after)
 }
 
-fn check_instance(log: &ContainerFile, snapshot: &ContainerFile) -> Result<(), Error> {
+pub(super) fn check_instance(log: &ContainerFile, snapshot: &ContainerFile) -> Result<(), Error> {
     let (Some(expected), found) = (&snapshot.header.instance, &log.header.instance) else { return Ok(()) };
     if found.as_ref() == Some(expected) {
         return Ok(());
@@ -293,7 +310,7 @@ impl LogsAfter {
                 if self.newer.is_some() {
                     return Ok((vclock, None));
                 }
-                vclock.raise(row.head.component(), row.head.lsn.unwrap_or(0));
+                vclock.raise(row.head.replica_id, row.head.lsn.unwrap_or(0));
             }
         }
         Ok((vclock, reader.end()))
@@ -308,7 +325,7 @@ impl LogsAfter {
         covered: &Vclock,
     ) {
         let lsn = row.head.lsn.unwrap_or(0);
-        let replica_id = row.head.component();
+        let replica_id = row.head.replica_id;
         if lsn <= covered.get(replica_id) {
             return;
         }
@@ -412,12 +429,12 @@ mod tests {
     }
 
     fn newest(disk: &SimulatedDisk) -> Result<(u64, Vec<String>), Error> {
-        let snapshot = newest_snapshot(disk, Path::new("d"))?;
+        let snapshot = newest_snapshot(disk, Path::new("d"), &Stop::default())?;
         Ok((snapshot.file.header.vclock.signature(), snapshot.notices))
     }
 
     fn after(disk: &SimulatedDisk) -> Result<LogsAfter, Error> {
-        let snapshot = newest_snapshot(disk, Path::new("d"))?;
+        let snapshot = newest_snapshot(disk, Path::new("d"), &Stop::default())?;
         logs_after(disk, Path::new("d"), &snapshot.file)
     }
 
@@ -444,7 +461,7 @@ mod tests {
         });
         let error = newest(&disk(&files)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Missing);
-        let error = newest_snapshot(&disk(&files), Path::new("elsewhere")).err().unwrap();
+        let error = newest_snapshot(&disk(&files), Path::new("elsewhere"), &Stop::default()).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Missing);
         assert!(error.to_string().starts_with("elsewhere: "));
     }
@@ -457,7 +474,9 @@ mod tests {
             "d/00000000000000000007.snap: the sum of the vclock: expected 7, as the name says, \
              found 5, of {1: 5}"
         );
-        let lone = |path: &str| newest_snapshot(&disk(&[(path.into(), snap("{1: 5}"))]), Path::new(path));
+        let lone = |path: &str| {
+            newest_snapshot(&disk(&[(path.into(), snap("{1: 5}"))]), Path::new(path), &Stop::default())
+        };
         assert!(lone("d/00000000000000000007.snap").is_err());
         assert!(lone("d/00000000000000000005.snap").is_ok());
         assert!(lone("d/monday.snap").is_ok());
@@ -495,7 +514,7 @@ mod tests {
         ];
         let disk_ = disk(&files);
         let newer = after(&disk_).unwrap().newer.unwrap();
-        let snapshot = newest_snapshot(&disk_, Path::new("d")).unwrap();
+        let snapshot = newest_snapshot(&disk_, Path::new("d"), &Stop::default()).unwrap();
         assert_eq!(
             newer.into_error(&snapshot.file).to_string(),
             "d/00000000000000000002.xlog, block 3 at byte 172, row 0: logs newer than the snapshot: \

@@ -60,6 +60,21 @@ pub(crate) fn read_full(source: &dyn Source, buffer: &mut [u8], at: u64) -> io::
     Ok(done)
 }
 
+/// Whether there is nothing but zeros from `at` to the end of a file, and at least one.
+pub(crate) fn is_zero_from(source: &dyn Source, at: u64) -> io::Result<bool> {
+    let (mut next, mut buffer) = (at, [0; 4096]);
+    loop {
+        let read = read_full(source, &mut buffer, next)?;
+        if buffer[..read].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        next += read as u64;
+        if read < buffer.len() {
+            return Ok(next > at);
+        }
+    }
+}
+
 /// The operating system's files.
 pub(crate) struct RealDisk;
 

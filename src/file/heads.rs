@@ -4,14 +4,18 @@
 //! was killed, has none, and its last block may be torn: that is [`End::Open`]. A torn block is the *last*
 //! thing in a file, though: where a length field was damaged so that it points past the end, whole blocks
 //! follow, and to call that a torn tail would drop them silently. So before a block that runs past the end is
-//! called torn, the rest of the file is searched for a whole block: magic, head and checksum.
+//! called torn, the rest of the file is searched for what shows that it is none: a whole block (magic, head and
+//! checksum), the end marker, or a payload that fits the checksum as it is.
+//!
+//! Zeros from where a block should begin to the end of a log are a torn tail as well: a file system may make a file
+//! longer before what was written into it is on the disk, and writers before 2.1.2 did so themselves.
 
 use super::block::{self, BlockHead, Mark};
 use super::header::FileType;
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind};
 use crate::limits::BLOCK_HEAD_BYTES;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// Where blocks are large, one small read finds the next head.
 const HOP_BYTES_MIN: usize = 64;
@@ -34,7 +38,7 @@ const SEARCH_SUM_BYTES_MIN: u64 = 64 << 20;
 pub(crate) enum End {
     /// With the end marker, and nothing behind it.
     Marker,
-    /// Of a log alone: without one. Whole blocks go up to `byte`; `torn_bytes` of a block cut short follow.
+    /// Of a log alone: without one. Whole blocks go up to `byte`; `torn_bytes` of a block cut short, or of zeros, follow.
     Open { byte: u64, torn_bytes: u64 },
 }
 
@@ -56,8 +60,9 @@ pub(crate) enum Next {
 }
 
 /// Reads block heads of a file one after another, through a window that grows where blocks are small.
-pub(crate) struct HeadReader<'a> {
-    file: &'a ContainerFile,
+pub(crate) struct HeadReader<F> {
+    /// The file, or a reference to it.
+    file: F,
     window: Vec<u8>,
     /// The part of the file that the window holds.
     held: Range<u64>,
@@ -68,8 +73,8 @@ pub(crate) struct HeadReader<'a> {
     before: Option<BlockHead>,
 }
 
-impl<'a> HeadReader<'a> {
-    pub(crate) fn new(file: &'a ContainerFile) -> Self {
+impl<F: Deref<Target = ContainerFile>> HeadReader<F> {
+    pub(crate) fn new(file: F) -> Self {
         let byte = file.blocks_at();
         Self {
             file,
@@ -84,9 +89,9 @@ impl<'a> HeadReader<'a> {
 
     /// The next block, or the end; after an error or the end, the same again.
     pub(crate) fn next(&mut self) -> Result<Next, Error> {
-        let file = self.file;
         let byte = self.byte;
         self.hold(byte)?;
+        let file = &*self.file;
         let from = (byte - self.held.start) as usize;
         let until = (self.held.end - self.held.start) as usize;
         match block::mark(&self.window[from..until], byte, self.index, file.bytes()) {
@@ -99,13 +104,13 @@ impl<'a> HeadReader<'a> {
                 self.before = Some(head);
                 Ok(Next::Block(head))
             }
-            Err(error) if error.kind() == ErrorKind::Truncated && may_be_open(file.header.filetype) => {
-                match whole_block_after(file, byte)? {
+            Err(error) if may_be_open(file.header.filetype) && is_torn(file, byte, &error)? => {
+                match self.what_follows(byte)? {
                     None => Ok(Next::End(End::Open { byte, torn_bytes: file.bytes() - byte })),
-                    Some(other) => Err(file.place(
+                    Some(found) => Err(file.place(
                         Error::new(ErrorKind::Container, "block past the end of the file")
                             .expected("nothing behind it, as behind a torn block")
-                            .found(format_args!("a whole block at byte {other}"))
+                            .found(found)
                             .block(self.index, byte),
                     )),
                 }
@@ -118,6 +123,34 @@ impl<'a> HeadReader<'a> {
                 }
                 Err(file.place(error))
             }
+        }
+    }
+
+    /// What shows that the block at `byte`, which runs past the end of the file, was not torn.
+    fn what_follows(&self, byte: u64) -> Result<Option<String>, Error> {
+        let file = &*self.file;
+        if let Some(other) = whole_block_after(file, byte)? {
+            return Ok(Some(format!("a whole block at byte {other}")));
+        }
+        let marker_at = file.bytes().saturating_sub(block::MAGIC_END.len() as u64);
+        let mut marker = [0; block::MAGIC_END.len()];
+        if marker_at > byte {
+            file.read_exact_at(&mut marker, marker_at)?;
+        }
+        if marker == block::MAGIC_END {
+            return Ok(Some(format!("the end marker at byte {marker_at}")));
+        }
+        // `hold` has read the head, if there is room for one.
+        let head = (self.held.end - byte >= BLOCK_HEAD_BYTES as u64)
+            .then(|| self.window[(byte - self.held.start) as usize..].first_chunk())
+            .flatten();
+        let Some(head) = head.and_then(|head| block::reaching(head, byte, self.index, file.bytes())) else {
+            return Ok(None);
+        };
+        match check(file, &head) {
+            Ok(()) => Ok(Some(format!("{} bytes, which fit the checksum", head.stored_bytes))),
+            Err(error) if error.kind() == ErrorKind::Checksum => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -137,6 +170,15 @@ impl<'a> HeadReader<'a> {
 /// Whether a file of this type may lack its end marker.
 fn may_be_open(filetype: FileType) -> bool {
     matches!(filetype, FileType::Xlog | FileType::Vylog)
+}
+
+/// Whether what stands at `byte`, and is neither a block nor the end marker, looks like a block cut short.
+fn is_torn(file: &ContainerFile, byte: u64, error: &Error) -> Result<bool, Error> {
+    match error.kind() {
+        ErrorKind::Truncated => Ok(true),
+        ErrorKind::Container => file.is_zero_from(byte),
+        _ => Ok(false),
+    }
 }
 
 /// The first whole block that begins after `byte`.

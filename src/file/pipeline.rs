@@ -3,25 +3,26 @@
 //! ```text
 //! scan_heads (heads.rs): hop from head to head, a small read each  -> BlockIndex
 //! BlockLoader:           one a thread: pread, checksum, zstd       -> a block's rows, in a buffer it keeps
-//! for_each_block_in_order:
-//!     numbers --> [ worker: load, map ] --> results in any order --> put in order --> sink
-//!        ^                                                                             |
-//!        +------------------ a new number only when a result was taken ----------------+
+//! in_order:
+//!     tickets --> [ worker: next job, work ] --> results in any order --> put in order --> sink
+//!        ^                                                                                  |
+//!        +------------------- a new ticket only when a result was taken --------------------+
+//! for_each_block_in_order: a job is a block, the work is to load and to map it
 //! ```
 //!
-//! Memory in flight is bounded by the number of threads, however slow one block is: a number is given out
-//! only while it is less than [`IN_FLIGHT_PER_THREAD`] times the threads ahead of the block that the sink
-//! waits for.
+//! Memory in flight is bounded by the number of threads, however slow one job is: no job is begun that is more than
+//! [`IN_FLIGHT_PER_THREAD`] times the threads ahead of the one that the sink waits for.
 
 use super::block::{self, BlockHead};
 use super::compress::{BUFFER_BYTES_KEPT, Unpacker, no_memory};
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind};
-use std::any::Any;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
 
-/// Blocks being worked on or waiting for their turn, a thread.
+/// Jobs being worked on or waiting for their turn, a thread.
 const IN_FLIGHT_PER_THREAD: usize = 4;
 
 /// Loads blocks of a file, one after another, into buffers that are kept.
@@ -79,56 +80,122 @@ where
     S: FnMut(&BlockHead, T) -> Result<(), Error>,
 {
     let threads = threads.clamp(1, heads.len().max(1));
-    let work = |loader: &mut BlockLoader<'_>, head: &BlockHead| -> Result<T, Error> {
-        let payload = loader.load(head)?;
-        map(head, payload).map_err(|error| file.place(error.block(head.index, head.byte)))
-    };
-    if threads == 1 {
-        let mut loader = BlockLoader::new(file, unpacked_bytes_max);
-        return heads.iter().try_for_each(|head| sink(head, work(&mut loader, head)?));
+    let mut heads = heads.iter();
+    in_order(
+        if threads == 1 { 0 } else { threads },
+        || heads.next(),
+        || BlockLoader::new(file, unpacked_bytes_max),
+        |loader, head| {
+            let payload = loader.load(head).and_then(|payload| {
+                map(head, payload).map_err(|error| file.place(error.block(head.index, head.byte)))
+            });
+            (head, payload)
+        },
+        |(head, outcome)| sink(head, outcome?).map(ControlFlow::Continue),
+    )
+}
+
+/// What comes back to the thread that called.
+enum Reply<T> {
+    /// The job of this number is done, or has panicked: that travels as a result, or the sink would wait for ever
+    /// for a job that nobody works on.
+    Done(usize, std::thread::Result<T>),
+    /// There were so many jobs in all.
+    End(usize),
+}
+
+/// Does the jobs that `next` gives, each with the state of its thread, in `workers` threads beside the caller's, and
+/// gives the results to `sink` in the order of the jobs, in the caller's thread. Without workers all is done in
+/// the caller's thread. `next` is called by one thread at a time. The sink may break it off.
+pub(crate) fn in_order<J, W, T>(
+    workers: usize,
+    mut next: impl FnMut() -> Option<J> + Send,
+    state: impl Fn() -> W + Sync,
+    work: impl Fn(&mut W, J) -> T + Sync,
+    mut sink: impl FnMut(T) -> Result<ControlFlow<()>, Error>,
+) -> Result<(), Error>
+where
+    T: Send,
+{
+    if workers == 0 {
+        let mut state = state();
+        while let Some(job) = next() {
+            if sink(work(&mut state, job))?.is_break() {
+                break;
+            }
+        }
+        return Ok(());
     }
-    // A panic travels as a result, or the sink would wait for ever for a block that nobody works on.
-    type Outcome<T> = Result<Result<T, Error>, Box<dyn Any + Send>>;
-    let in_flight_max = threads * IN_FLIGHT_PER_THREAD;
-    let (numbers, numbers_in) = crossbeam::channel::bounded::<usize>(in_flight_max);
-    let (results_out, results) = crossbeam::channel::bounded::<(usize, Outcome<T>)>(in_flight_max);
+    // A job is begun for a ticket, and there is a new ticket only when the sink took a result.
+    let in_flight_max = workers * IN_FLIGHT_PER_THREAD;
+    let (tickets, tickets_in) = crossbeam::channel::bounded::<()>(in_flight_max);
+    let (replies_out, replies) = crossbeam::channel::bounded::<Reply<T>>(in_flight_max);
+    let source = Mutex::new((0, next));
+    let job = || {
+        // What a panic in `next` left behind is of no use, but the panic is on its way to the caller.
+        let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, next) = &mut *source;
+        let number = *count;
+        *count += 1;
+        match catch_unwind(AssertUnwindSafe(next)) {
+            Ok(None) => {
+                *count = number;
+                Err(Reply::End(number))
+            }
+            Ok(Some(job)) => Ok((number, job)),
+            Err(panic) => Err(Reply::Done(number, Err(panic))),
+        }
+    };
     std::thread::scope(|scope| {
-        // Dropped when this closure returns, whatever the reason: the workers see the end of their numbers.
-        let numbers = numbers;
-        for _ in 0..threads {
-            let (numbers_in, results_out, work) = (numbers_in.clone(), results_out.clone(), &work);
+        // Dropped when this closure returns, whatever the reason: the workers see the end of their tickets.
+        let tickets = tickets;
+        for _ in 0..workers {
+            let (tickets_in, replies_out) = (tickets_in.clone(), replies_out.clone());
+            let (job, state, work) = (&job, &state, &work);
             std::thread::Builder::new()
                 .name("lycosa-blocks".into())
                 .spawn_scoped(scope, move || {
-                    let mut loader = BlockLoader::new(file, unpacked_bytes_max);
-                    for number in numbers_in {
-                        let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut loader, &heads[number])));
-                        if results_out.send((number, outcome)).is_err() {
+                    let mut state = state();
+                    for () in tickets_in {
+                        let reply = job().map_or_else(
+                            |reply| reply,
+                            |(number, job)| {
+                                let done = catch_unwind(AssertUnwindSafe(|| work(&mut state, job)));
+                                Reply::Done(number, done)
+                            },
+                        );
+                        if replies_out.send(reply).is_err() {
                             return;
                         }
                     }
                 })
-                .map_err(|error| {
-                    Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")).file(&file.path)
-                })?;
+                .map_err(|error| Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")))?;
         }
-        drop((numbers_in, results_out));
-        let results = results;
-        let mut waiting: VecDeque<Option<Outcome<T>>> = VecDeque::new();
-        let (mut taken, mut given) = (0, 0);
-        while taken < heads.len() {
-            while given < heads.len().min(taken + in_flight_max) {
-                numbers.send(given).expect("the workers take numbers as long as there are any");
-                waiting.push_back(None);
-                given += 1;
+        drop((tickets_in, replies_out));
+        let replies = replies;
+        for _ in 0..in_flight_max {
+            tickets.send(()).expect("the workers take tickets as long as there are any");
+        }
+        let mut waiting: VecDeque<Option<std::thread::Result<T>>> = VecDeque::new();
+        let (mut taken, mut end) = (0, None);
+        while end != Some(taken) {
+            match replies.recv().expect("the workers answer every ticket") {
+                Reply::End(count) => end = Some(count),
+                Reply::Done(number, outcome) => {
+                    let place = number - taken;
+                    waiting.resize_with(waiting.len().max(place + 1), || None);
+                    waiting[place] = Some(outcome);
+                }
             }
-            let (number, outcome) = results.recv().expect("the workers answer every number");
-            waiting[number - taken] = Some(outcome);
             while let Some(outcome) = waiting.front_mut().and_then(Option::take) {
                 waiting.pop_front();
-                let value = outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
-                sink(&heads[taken], value)?;
                 taken += 1;
+                if sink(outcome.unwrap_or_else(|panic| resume_unwind(panic)))?.is_break() {
+                    return Ok(());
+                }
+                if end.is_none() {
+                    tickets.send(()).expect("the workers take tickets as long as there are any");
+                }
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use super::source::ContainerFile;
 use crate::error::Error;
 
 pub(crate) struct BlockReader<'a> {
-    heads: HeadReader<'a>,
+    heads: HeadReader<&'a ContainerFile>,
     loader: BlockLoader<'a>,
     filetype: FileType,
     end: Option<End>,

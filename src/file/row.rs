@@ -119,6 +119,8 @@ pub(crate) struct UnknownPair<'a> {
 pub(crate) struct RowHead<'a> {
     /// The request type.
     pub(crate) kind: u64,
+    /// Who wrote the row, and so the vclock's component that counts it: 0 for a local space, which had its
+    /// writer's id up to 1.10.5 and 2.3.1.
     pub(crate) replica_id: u32,
     pub(crate) lsn: Option<u64>,
     /// Seconds since 1970.
@@ -130,13 +132,6 @@ pub(crate) struct RowHead<'a> {
     /// Bit 0: the row ends its transaction.
     pub(crate) flags: u64,
     pub(crate) unknown: Vec<UnknownPair<'a>>,
-}
-
-impl RowHead<'_> {
-    /// The vclock component that counts the row.
-    pub(crate) fn component(&self) -> u32 {
-        if self.group_id == 1 { 0 } else { self.replica_id }
-    }
 }
 
 /// A row's body. Which of these a row has depends on its type; values are slices of whole MsgPack values,
@@ -580,7 +575,7 @@ mod tests {
         // lsn 2, tsn 22
         let row = bytes("84 000c 0701 0302 08cfffffffffffffffec");
         let head = Row::decode(&row, 0).unwrap().head;
-        assert_eq!((head.tsn, head.flags, head.component()), (Some(22), 0, 0));
+        assert_eq!((head.tsn, head.flags, head.replica_id), (Some(22), 0, 0));
     }
 
     #[test]

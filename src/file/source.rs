@@ -1,6 +1,6 @@
 //! An opened file: its path, its text header, and a way to its bytes.
 
-use super::disk::{Disk, Source, read_full};
+use super::disk::{Disk, Source, is_zero_from, read_full};
 use super::header::{FileType, TextHeader};
 use crate::error::{Error, ErrorKind};
 use crate::limits::TEXT_HEADER_BYTES_MAX;
@@ -60,6 +60,12 @@ impl ContainerFile {
                 .byte(at));
         }
         Ok(())
+    }
+
+    /// Whether there is nothing but zeros from `byte` to the end of the file, and at least one.
+    pub(crate) fn is_zero_from(&self, byte: u64) -> Result<bool, Error> {
+        is_zero_from(&*self.source, byte)
+            .map_err(|error| Error::io(&self.path, "cannot read", &error).byte(byte))
     }
 
     /// An error of this file: `map_err(|error| file.place(error))`.

@@ -48,6 +48,33 @@ impl Vclock {
         self < other
     }
 
+    /// Takes a component one step on, if `lsn` is its next number and there is such a component.
+    #[inline]
+    pub(crate) fn step(&mut self, replica_id: u32, lsn: u64) -> bool {
+        match self.0.get_mut(replica_id as usize) {
+            Some(component) if component.wrapping_add(1) == lsn => {
+                *component = lsn;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The same with another number for one replica.
+    pub(crate) fn with(mut self, replica_id: u32, lsn: u64) -> Self {
+        if let Some(component) = self.0.get_mut(replica_id as usize) {
+            *component = lsn;
+        }
+        self
+    }
+
+    /// The least vclock that has seen all that these two have.
+    pub(crate) fn joined(&self, other: &Self) -> Self {
+        let mut joined = *self;
+        joined.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+        joined
+    }
+
     /// Raises a component to `lsn`; false if there is no such component.
     pub(crate) fn raise(&mut self, replica_id: u32, lsn: u64) -> bool {
         match self.0.get_mut(replica_id as usize) {

@@ -49,7 +49,7 @@ pub(crate) enum Place {
 }
 
 /// One part of a key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyPart {
     pub(crate) place: Place,
     pub(crate) kind: Kind,
@@ -63,7 +63,7 @@ pub(crate) struct KeyPart {
 }
 
 /// The definition of an index's order. See the head of this file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyDef {
     /// The index's own parts, then those of the primary key that are not among them.
     pub(crate) parts: Box<[KeyPart]>,

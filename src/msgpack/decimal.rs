@@ -184,6 +184,23 @@ impl Decimal {
         &buffer[..count]
     }
 
+    /// Sign, digits (a single 0 for zero), and the exponent of the last digit.
+    pub(super) fn parts(&self) -> (bool, Vec<u8>, i32) {
+        let mut buffer = [0; DIGITS_MAX as usize];
+        let digits = self.text(&mut buffer).iter().map(|digit| digit - b'0').collect();
+        (self.negative, digits, self.exponent)
+    }
+
+    /// From digits, leading zeros allowed.
+    pub(super) fn of_digits(negative: bool, digits: &[u8], exponent: i64) -> Result<Self, &'static str> {
+        Self::from_digits(negative, digits.iter().map(|digit| b'0' + digit), exponent)
+    }
+
+    /// The number of digits before the point; less than 1 for small numbers.
+    pub(crate) fn whole_digits(&self) -> i32 {
+        if self.is_zero() { 0 } else { self.magnitude() }
+    }
+
     pub(crate) fn is_zero(&self) -> bool {
         self.digits == 0
     }

@@ -8,6 +8,7 @@
 
 pub(crate) mod compare;
 pub(crate) mod decimal;
+mod decimal_sum;
 pub(crate) mod ext;
 pub(crate) mod parse;
 pub(crate) mod print;

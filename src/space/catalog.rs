@@ -38,8 +38,9 @@ const NOTICES_MAX: usize = 256;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Schema {
+    /// By id.
     spaces: Vec<SpaceDef>,
-    names: HashMap<String, usize>,
+    names: HashMap<String, u32>,
     collations: BTreeMap<u32, Collation>,
     version: Option<(u32, u32, u32)>,
     replicaset: Option<String>,
@@ -60,7 +61,7 @@ impl Schema {
 
     /// The space of this name.
     pub fn space_by_name(&self, name: &str) -> Option<&SpaceDef> {
-        self.names.get(name).map(|&at| &self.spaces[at])
+        self.space_by_id(*self.names.get(name)?)
     }
 
     /// The name of a collation, by the number that parts and fields hold.
@@ -208,36 +209,22 @@ impl SchemaBuilder {
                 .found("none"));
         }
         self.add_stubs()?;
-        for ((space_id, id), index) in std::mem::take(&mut self.indexes) {
-            let Some(space) = self.spaces.get_mut(&space_id) else {
-                return Err(schema(format!("index {} ({id})", index.name))
-                    .expected("a row in _space for its space")
-                    .found("none")
-                    .space(space_id));
-            };
-            // A built-in primary index gives way to the file's own.
-            space.indexes.retain(|other| other.id != id);
-            space.indexes.push(index);
-        }
-        for space in self.spaces.values_mut() {
-            space.indexes.sort_by_key(|index| index.id);
-            check_names(space)?;
-            space.absent = space.absent.take().or_else(|| why_absent(space));
-            if space.engine == "memtx" && !space.view {
-                for index in &space.indexes {
-                    check_index(index).map_err(|error| error.space(&space.name))?;
-                }
+        let mut names = HashMap::with_capacity(self.spaces.len());
+        let mut indexes = std::mem::take(&mut self.indexes).into_iter().peekable();
+        for (&id, space) in &mut self.spaces {
+            if let Some(((space_id, _), index)) = indexes.next_if(|((space_id, _), _)| *space_id < id) {
+                return Err(homeless(&index, space_id));
             }
-            decide_indexes(space, &self.collations);
+            let own = std::iter::from_fn(|| indexes.next_if(|((space_id, _), _)| *space_id == id));
+            complete(space, own.map(|(_, index)| index), &self.collations)?;
+            if let Some(other) = names.insert(space.name.clone(), id) {
+                return Err(twice("_space", "name", &space.name, other, id));
+            }
+        }
+        if let Some(((space_id, _), index)) = indexes.next() {
+            return Err(homeless(&index, space_id));
         }
         let spaces: Vec<SpaceDef> = self.spaces.into_values().collect();
-        let mut names = HashMap::with_capacity(spaces.len());
-        for (at, space) in spaces.iter().enumerate() {
-            if let Some(other) = names.insert(space.name.clone(), at) {
-                let other: &SpaceDef = &spaces[other];
-                return Err(twice("_space", "name", &space.name, other.id, space.id));
-            }
-        }
         Ok(Schema {
             spaces,
             names,
@@ -273,6 +260,164 @@ impl SchemaBuilder {
     }
 }
 
+/// Definitions that follow the rows of system spaces one by one, while a log is replayed.
+impl Schema {
+    /// Defines a space by the rows that it has now in `_space` and `_index`; without any it is gone.
+    ///
+    /// # Errors
+    /// As where a snapshot is read; nothing has changed then.
+    pub(crate) fn redefine<'a>(
+        &mut self,
+        id: u32,
+        row: Option<&[u8]>,
+        index_rows: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<()> {
+        let mut notices = Notices::default();
+        let stub = system::stub(id);
+        let mut space = row.map(|row| system::space(row, &mut notices)).transpose()?;
+        if let (Some(space), Some(stub)) = (&mut space, stub) {
+            space.indexes = stub.indexes;
+        }
+        let indexes: Vec<IndexDef> = index_rows
+            .map(|row| system::index(row, &mut notices).map(|(_, index)| index))
+            .collect::<Result<_>>()?;
+        let place = self.spaces.binary_search_by_key(&id, |space| space.id);
+        let Some(mut space) = space else {
+            if let Some(index) = indexes.first() {
+                return Err(homeless(index, id));
+            }
+            if let Ok(at) = place {
+                self.forget_name(at);
+                self.spaces.remove(at);
+            }
+            return Ok(());
+        };
+        complete(&mut space, indexes.into_iter(), &self.collations)?;
+        if let Ok(at) = place {
+            self.forget_name(at);
+        }
+        self.names.insert(space.name.clone(), id);
+        match place {
+            Ok(at) => self.spaces[at] = space,
+            Err(at) => self.spaces.insert(at, space),
+        }
+        self.notices.extend(notices.finish());
+        Ok(())
+    }
+
+    /// The space at `at` gives up its name, unless another has taken it: in one transaction two may change names.
+    fn forget_name(&mut self, at: usize) {
+        let SpaceDef { id, name, .. } = &self.spaces[at];
+        if self.names.get(name) == Some(id) {
+            self.names.remove(name);
+        }
+    }
+
+    /// Whether the space of this id is the one that its name finds.
+    ///
+    /// # Errors
+    /// `DuplicateKey`: another space has the same name.
+    pub(crate) fn check_name(&self, id: u32) -> Result<()> {
+        let Some(space) = self.space_by_id(id) else { return Ok(()) };
+        match self.names.get(&space.name) {
+            Some(&other) if other != id => Err(twice("_space", "name", &space.name, other, id)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Defines a system space that the file has no row for, if it is known what it is like.
+    pub(crate) fn add_stub(&mut self, id: u32) -> Option<&SpaceDef> {
+        let at = self.spaces.binary_search_by_key(&id, |space| space.id).err()?;
+        let mut stub = system::stub(id)?;
+        complete(&mut stub, std::iter::empty(), &self.collations).ok()?;
+        self.names.entry(stub.name.clone()).or_insert(id);
+        self.spaces.insert(at, stub);
+        self.spaces.get(at)
+    }
+
+    /// A space that logs change, and that cannot be changed without its primary index, is absent.
+    pub(crate) fn give_up(&mut self, id: u32) {
+        let Ok(at) = self.spaces.binary_search_by_key(&id, |space| space.id) else { return };
+        let space = &mut self.spaces[at];
+        let why = space.primary().and_then(|primary| primary.absent.clone()).unwrap_or_default();
+        let why = format!("logs change it, and its primary index is absent: {why}");
+        space.indexes.iter_mut().for_each(|index| {
+            index.absent.get_or_insert_with(|| why.clone());
+        });
+        space.absent.get_or_insert(why);
+    }
+
+    /// Takes a row of `_schema`, `_collation` or `_cluster`, spaces whose rows stand for themselves: what it was and what
+    /// it is now.
+    pub(crate) fn row(&mut self, space_id: u32, old: Option<&[u8]>, new: Option<&[u8]>) -> Result<()> {
+        match space_id {
+            system::COLLATION_ID => {
+                if let Some(old) = old {
+                    self.collations.remove(&system::collation(old)?.id);
+                }
+                if let Some(new) = new {
+                    let collation = system::collation(new)?;
+                    self.collations.insert(collation.id, collation);
+                }
+            }
+            system::SCHEMA_ID => {
+                let old = old.map(system::schema_row).transpose()?;
+                match (old, new.map(system::schema_row).transpose()?) {
+                    (_, Some(SchemaRow::Version(major, minor, patch))) => {
+                        self.version = Some((major, minor, patch))
+                    }
+                    (_, Some(SchemaRow::Replicaset(uuid))) => self.replicaset = Some(uuid),
+                    (Some(SchemaRow::Version(..)), None) => self.version = None,
+                    (Some(SchemaRow::Replicaset(_)), None) => self.replicaset = None,
+                    _ => {}
+                }
+            }
+            system::CLUSTER_ID => {
+                if let Some(old) = old {
+                    self.replicas.remove(&system::replica(old)?.0);
+                }
+                if let Some(new) = new {
+                    let (id, uuid) = system::replica(new)?;
+                    self.replicas.insert(id, uuid);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// An index of a space that is not defined.
+fn homeless(index: &IndexDef, space_id: u32) -> Error {
+    schema(format!("index {} ({})", index.name, index.id))
+        .expected("a row in _space for its space")
+        .found("none")
+        .space(space_id)
+}
+
+/// Gives a space its indexes, in any order; checks all, and decides what is absent.
+fn complete(
+    space: &mut SpaceDef,
+    indexes: impl Iterator<Item = IndexDef>,
+    collations: &BTreeMap<u32, Collation>,
+) -> Result<()> {
+    for index in indexes {
+        // A built-in primary index gives way to the file's own.
+        space.indexes.retain(|other| other.id != index.id);
+        space.indexes.push(index);
+    }
+    space.indexes.sort_by_key(|index| index.id);
+    check_names(space)?;
+    space.absent = space.absent.take().or_else(|| why_absent(space));
+    if space.engine == "memtx" && !space.is_view {
+        for index in &space.indexes {
+            check_index(index).map_err(|error| error.space(&space.name))?;
+        }
+    }
+    decide_indexes(space, collations);
+    Ok(())
+}
+
 /// Two rows of a system space under one key.
 fn twice(
     space: &str,
@@ -305,7 +450,7 @@ fn check_names(space: &SpaceDef) -> Result<()> {
 
 fn why_absent(space: &SpaceDef) -> Option<String> {
     match space.engine.as_str() {
-        _ if space.view => Some("view: it has no tuples of its own".into()),
+        _ if space.is_view => Some("view: it has no tuples of its own".into()),
         "memtx" if space.is_temporary => Some("temporary: its tuples are not in files".into()),
         "memtx" if space.primary().is_none() => Some("no primary index: it cannot hold tuples".into()),
         "memtx" => None,

@@ -37,7 +37,7 @@ pub struct SpaceDef {
     /// Replicated synchronously.
     pub is_sync: bool,
     /// An SQL view: a definition without data.
-    pub view: bool,
+    pub is_view: bool,
     /// The flags as stored: MsgPack, a map (files of 1.6: a string).
     pub flags_raw: Vec<u8>,
     /// Why its tuples are not in memory; `None`: they are.

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use crc32fast::Hasher as Crc32;
 
 use super::definition::{IndexKind, SpaceDef};
-use super::table::{IndexData, Table};
-use crate::error::{Error, ErrorKind, Result};
+use super::table::{IndexData, Table, duplicate_key};
+use crate::error::{Error, Result};
 use crate::index::build::{Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
 use crate::index::hash::Twins;
 use crate::index::hint::Hints;
 use crate::index::key_def::KeyDef;
 use crate::index::tree::node::NodePool;
-use crate::msgpack::print;
 use crate::tuple::arena::{Arena, ArenaWriter};
 use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
 use crate::tuple::format::Format;
@@ -27,9 +26,6 @@ const SAMPLE_TUPLES_MAX: usize = 400_000;
 
 /// A space with fewer sampled tuples than this one is sampled again when all its rows are in.
 pub(crate) const SAMPLE_TUPLES_MIN: usize = 2_000;
-
-/// Characters of a tuple that a message shows.
-const SHORT_CHARS: usize = 200;
 
 /// Bytes of tuples that are gathered before they are summed: the CRC is three times faster over long runs, and these
 /// are still in the first-level cache.
@@ -118,6 +114,42 @@ impl SpaceLoader {
         self.def.indexes[key.number].id == 0
     }
 
+    /// The table with the new definition and its tuples as they are, if every index that is to be there is there already
+    /// and finds its keys where the new format has them; otherwise gives both back.
+    pub(super) fn adopt(self, mut table: Table) -> Result<Table, (Self, Table)> {
+        let find = |key: &IndexKey| {
+            let def = &self.def.indexes[key.number];
+            let number = table.def.indexes.iter().position(|old| old.id == def.id && old.kind == def.kind)?;
+            let data = table.indexes[number].as_ref()?;
+            (data.key_def == key.key_def).then_some(number)
+        };
+        let numbers: Option<Vec<usize>> = self.keys.iter().map(find).collect();
+        let same_slots = table.format.slots() == self.format.slots();
+        let Some(numbers) = numbers.filter(|_| same_slots) else { return Err((self, table)) };
+        let mut indexes: Vec<Option<IndexData>> = self.def.indexes.iter().map(|_| None).collect();
+        for (key, number) in self.keys.iter().zip(numbers) {
+            indexes[key.number] = table.indexes[number].take();
+        }
+        Ok(Table { def: self.def, format: self.format, indexes, ..table })
+    }
+
+    /// A table of these tuples, made by the caller's thread alone.
+    pub(super) fn load<'a>(self, tuples: impl Iterator<Item = &'a [u8]>) -> Result<Table> {
+        let mut worker = SpaceWorker::new(&self);
+        for tuple in tuples {
+            worker.add(&self, tuple, 0)?;
+        }
+        worker.end_run(0);
+        let gathered = Gathered::new(self, vec![worker])?;
+        let mut scratch = Scratch::default();
+        let jobs: Vec<usize> = gathered.jobs().collect();
+        let parts = jobs.into_iter().enumerate().map(|(index, jobs)| {
+            (0..jobs).map(|job| gathered.job(index, job, &mut scratch)).collect::<Result<_>>()
+        });
+        let parts = parts.collect::<Result<_>>()?;
+        gathered.finish(parts)
+    }
+
     fn in_space(&self, error: Error) -> Error {
         error.space(&self.def.name)
     }
@@ -126,26 +158,10 @@ impl SpaceLoader {
         match failure {
             Failure::Error(error) => self.in_space(error),
             Failure::Duplicate(Twins(first, second)) => {
-                let show = |handle| short(self.arena.get(handle).data());
-                let index = &self.def.indexes[key.number].name;
-                let error =
-                    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {index}"))
-                        .expected("one tuple")
-                        .found(format!("{} and {}", show(first), show(second)));
-                self.in_space(error)
+                let data = |handle| self.arena.get(handle).data();
+                duplicate_key(&self.def, key.number, data(first), data(second))
             }
         }
-    }
-}
-
-/// A tuple as JSON, as much of it as fits a message.
-fn short(tuple: &[u8]) -> String {
-    let mut text = String::new();
-    // What was stored has been checked; a fault would only cut the text short.
-    let _ = print::json(&mut text, tuple, 0);
-    match text.char_indices().nth(SHORT_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
     }
 }
 
@@ -399,7 +415,7 @@ impl Gathered {
             cost,
         };
         if table.was_sorted() && fingerprint.is_some() {
-            table.fingerprint = Some(table.sum_in_order());
+            table.fingerprint = Some(table.sum());
         }
         Ok(table)
     }

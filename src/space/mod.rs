@@ -6,7 +6,9 @@
 //! - `loader`: a space while a snapshot is replayed into it.
 //! - `table`: a space in memory: look-ups and walks.
 
+pub(crate) mod alter;
 pub(crate) mod catalog;
+pub(crate) mod change;
 pub(crate) mod definition;
 pub(crate) mod loader;
 pub(crate) mod system;

@@ -30,10 +30,21 @@ pub(crate) const COLLATION_ID: u32 = 276;
 pub(crate) const SPACE_ID: u32 = 280;
 pub(crate) const INDEX_ID: u32 = 288;
 pub(crate) const CLUSTER_ID: u32 = 320;
+pub(crate) const TRUNCATE_ID: u32 = 330;
 
 /// Whether rows of this space say how other rows are to be read.
 pub(crate) fn defines(space_id: u32) -> bool {
     matches!(space_id, COLLATION_ID | SPACE_ID | INDEX_ID)
+}
+
+/// Whether definitions follow the rows of this space while logs are replayed.
+pub(crate) fn is_followed(space_id: u32) -> bool {
+    matches!(space_id, SCHEMA_ID | COLLATION_ID | SPACE_ID | INDEX_ID | CLUSTER_ID | TRUNCATE_ID)
+}
+
+/// Whether rows of this space have to be at hand while logs are replayed: definitions are read from them anew.
+pub(crate) fn is_read_again(space_id: u32) -> bool {
+    matches!(space_id, SPACE_ID | INDEX_ID)
 }
 
 /// Bytes of a name (`BOX_NAME_MAX`).
@@ -228,7 +239,7 @@ pub(crate) fn space(row: &[u8], notices: &mut Notices) -> Result<SpaceDef> {
         is_local: false,
         is_temporary: false,
         is_sync: false,
-        view: false,
+        is_view: false,
         flags_raw: vec![0x80],
         absent: None,
     };
@@ -278,7 +289,7 @@ fn space_flags(space: &mut SpaceDef, flags: &[u8], notices: &mut Notices) -> Res
                     }
                 }
             }
-            b"view" => space.view = value(key, bytes, read::boolean)?,
+            b"view" => space.is_view = value(key, bytes, read::boolean)?,
             b"is_sync" => space.is_sync = value(key, bytes, read::boolean)?,
             b"defer_deletes" | b"sql" | b"checks" | b"constraint" | b"foreign_key" | b"upgrade" => {}
             _ => notices.push(|| {
@@ -688,6 +699,18 @@ pub(crate) fn replica(row: &[u8]) -> Result<(u32, String)> {
     read().map_err(|error: Error| error.space("_cluster"))
 }
 
+/// The space that a row of `_space`, `_index` or `_truncate` is about.
+pub(crate) fn subject(row: &[u8]) -> Result<u32> {
+    Fields::new("a system space", row)?.uint("id", u32::MAX)
+}
+
+/// Whether a row of `_index` is about a primary index.
+pub(crate) fn is_of_primary(row: &[u8]) -> Result<bool> {
+    let mut fields = Fields::new("_index", row)?;
+    fields.uint("space_id", u32::MAX)?;
+    Ok(fields.uint("id", u32::MAX)? == 0)
+}
+
 /// The system spaces that exist before any row is read: name, kind and parts of the primary key. Their own rows in
 /// `_space` and `_index`, where a file has them, say more.
 pub(crate) fn stub(id: u32) -> Option<SpaceDef> {
@@ -707,7 +730,7 @@ pub(crate) fn stub(id: u32) -> Option<SpaceDef> {
         312 => ("_priv", &[(1, Unsigned), (2, String), (3, FieldType::Scalar)][..]),
         CLUSTER_ID => ("_cluster", U0),
         328 => ("_trigger", S0),
-        330 => ("_truncate", U0),
+        TRUNCATE_ID => ("_truncate", U0),
         340 => ("_space_sequence", U0),
         356 => ("_fk_constraint", &[(0, String), (1, Unsigned)][..]),
         364 => ("_ck_constraint", &[(0, Unsigned), (1, String)][..]),
@@ -736,7 +759,7 @@ pub(crate) fn stub(id: u32) -> Option<SpaceDef> {
         is_local: id == 388,
         is_temporary: false,
         is_sync: false,
-        view: false,
+        is_view: false,
         flags_raw: vec![0x80],
         absent: None,
     })

@@ -15,10 +15,14 @@ use crate::index::tree::Tree;
 use crate::index::tree::cursor::Cursor;
 use crate::index::tree::node::{Entry, NodePool};
 use crate::index::tree::search::Probe;
+use crate::msgpack::print;
 use crate::tuple::arena::Arena;
 use crate::tuple::field_map::StoredTuple;
 use crate::tuple::format::Format;
 use crate::tuple::slab::Handle;
+
+/// Characters of a tuple that a message shows.
+const SHORT_CHARS: usize = 200;
 
 /// A space in memory.
 pub(crate) struct Table {
@@ -44,12 +48,23 @@ impl Table {
         self.cost.sorted > 0
     }
 
-    /// CRC-32 over the tuples in the order of the primary key.
-    pub(crate) fn sum_in_order(&self) -> u32 {
-        let mut crc = crc32fast::Hasher::new();
-        if let Some(Some(primary)) = self.indexes.first() {
-            primary.all().for_each(|tuple| crc.update(tuple.data()));
+    /// The primary index, if it is there.
+    pub(crate) fn primary(&self) -> Option<&IndexData> {
+        match (self.def.indexes.first(), self.indexes.first()) {
+            (Some(def), Some(data)) if def.id == 0 => data.as_ref(),
+            _ => None,
         }
+    }
+
+    /// The fingerprint: CRC-32 over the tuples in the order of the primary key; where that is a HASH, the sum of each
+    /// tuple's CRC-32.
+    pub(crate) fn sum(&self) -> u32 {
+        let Some(primary) = self.primary() else { return 0 };
+        if matches!(primary.built, Built::Hash(..)) {
+            return primary.all().fold(0, |sum, tuple| sum.wrapping_add(crc32fast::hash(tuple.data())));
+        }
+        let mut crc = crc32fast::Hasher::new();
+        primary.all().for_each(|tuple| crc.update(tuple.data()));
         crc.finalize()
     }
 }
@@ -85,6 +100,11 @@ impl IndexData {
     /// # Errors
     /// `Key`: the key does not fit, is not a whole one or holds a nil, or the index is not unique.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<StoredTuple<'_>>> {
+        Ok(self.find(key)?.map(|handle| self.arena.get(handle)))
+    }
+
+    /// The handle of the tuple that `get` gives.
+    pub(super) fn find(&self, key: &[u8]) -> Result<Option<Handle>> {
         let key = Key::new(&self.key_def, key)?;
         if !self.key_def.unique || key.values.len() != self.key_def.own {
             return Err(Error::new(ErrorKind::Key, "get")
@@ -98,22 +118,47 @@ impl IndexData {
             return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
         }
         Ok(match &self.built {
-            Built::Hash(hash, hasher) => self.find(hash, hasher, &key).map(|handle| self.arena.get(handle)),
+            Built::Hash(hash, hasher) => self.find_in_hash(hash, hasher, &key),
             Built::Tree(tree) => self.first_equal(tree, &key),
             Built::MultikeyTree(tree) => self.first_equal(tree, &key),
         })
     }
 
-    fn find(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
+    fn find_in_hash(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
         hash.get(hasher.key(key.bytes(), &key.values), |handle| {
             hasher.matches(&self.key_def, &self.arena.get(handle), key.bytes(), &key.values)
         })
     }
 
-    fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<StoredTuple<'_>> {
+    fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<Handle> {
         let entry = tree.lower_bound(&self.probe(key, false)).next()?;
-        let position = self.position(entry);
-        key.compare(&self.key_def, position).is_eq().then_some(position.tuple)
+        key.compare(&self.key_def, self.position(entry)).is_eq().then_some(entry.handle)
+    }
+
+    /// The tuples of the entries from one key (included) to another (not included); an empty key is no bound. A tuple
+    /// may come several times.
+    pub(super) fn handles_between(&self, begin: &[u8], end: &[u8]) -> Result<Vec<Handle>> {
+        let (begin, end) = (Key::new(&self.key_def, begin)?, Key::new(&self.key_def, end)?);
+        let walk = |entry: &Entry| {
+            end.values.is_empty() || end.compare(&self.key_def, self.position(*entry)).is_lt()
+        };
+        let handles = match &self.built {
+            Built::Tree(tree) => {
+                tree.lower_bound(&self.probe(&begin, false)).take_while(walk).map(handle).collect()
+            }
+            Built::MultikeyTree(tree) => {
+                tree.lower_bound(&self.probe(&begin, false)).take_while(walk).map(handle).collect()
+            }
+            Built::Hash(hash, _) if begin.values.is_empty() && end.values.is_empty() => {
+                hash.tree().begin().map(handle).collect()
+            }
+            Built::Hash(..) => {
+                return Err(Error::new(ErrorKind::Key, "a range of a HASH index")
+                    .expected("none: it has no order")
+                    .found("a key"));
+            }
+        };
+        Ok(handles)
     }
 
     fn position(&self, entry: Entry) -> Position<'_> {
@@ -154,7 +199,7 @@ impl IndexData {
             IteratorType::All => Ok(self.all()),
             IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
             IteratorType::Eq if whole => {
-                Ok(Select { index: self, state: State::One(self.find(hash, hasher, key)) })
+                Ok(Select { index: self, state: State::One(self.find_in_hash(hash, hasher, key)) })
             }
             IteratorType::Eq => Err(Error::new(ErrorKind::Key, "a HASH index is searched by whole keys")
                 .expected(format!("{} parts", self.key_def.own))
@@ -172,6 +217,29 @@ impl IndexData {
             Built::Hash(hash, _) => State::Tree(Walk::new(self, hash.tree(), None, IteratorType::All)),
         };
         Select { index: self, state }
+    }
+}
+
+fn handle(entry: Entry) -> Handle {
+    entry.handle
+}
+
+/// Two tuples of one key in a unique index, by its number in the definition's list.
+pub(super) fn duplicate_key(def: &SpaceDef, index: usize, first: &[u8], second: &[u8]) -> Error {
+    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {}", def.indexes[index].name))
+        .expected("one tuple")
+        .found(format!("{} and {}", short(first), short(second)))
+        .space(&def.name)
+}
+
+/// A tuple as JSON, as much of it as fits a message.
+fn short(tuple: &[u8]) -> String {
+    let mut text = String::new();
+    // What was stored has been checked; a fault would only cut the text short.
+    let _ = print::json(&mut text, tuple, 0);
+    match text.char_indices().nth(SHORT_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 

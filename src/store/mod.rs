@@ -1,7 +1,9 @@
 //! The running whole: a store that has been recovered from a folder, and ways to its tuples.
 
+mod limbo;
 pub(crate) mod options;
 mod recover;
+mod replay;
 pub(crate) mod report;
 mod rows;
 #[expect(unsafe_code, reason = "getrusage fills a C struct")]

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::file::stop::{Stop, StopLsn};
+use crate::file::vclock::Vclock;
+
 /// Names a space by id or by name.
 ///
 /// ```
@@ -75,8 +78,10 @@ pub enum Stage {
     Join,
     /// Sorting the secondary keys.
     Secondary,
-    /// Looking for newer transactions in the logs.
+    /// Replaying the logs.
     Logs,
+    /// Summing up the spaces that the logs have changed.
+    Sums,
 }
 
 impl Stage {
@@ -90,6 +95,7 @@ impl Stage {
             Self::Join => "join",
             Self::Secondary => "secondary",
             Self::Logs => "logs",
+            Self::Sums => "sums",
         }
     }
 }
@@ -121,6 +127,9 @@ pub type ProgressCallback = Arc<dyn Fn(&Progress) + Send + Sync>;
 pub struct Options {
     pub(crate) snapshot_only: bool,
     pub(crate) wal_dir: Option<PathBuf>,
+    pub(crate) stop: Stop,
+    pub(crate) skip_unknown: bool,
+    pub(crate) drop_unconfirmed: bool,
     pub(crate) threads: usize,
     pub(crate) max_memory: Option<u64>,
     pub(crate) spaces: Vec<SpaceSelector>,
@@ -135,6 +144,9 @@ impl Default for Options {
         Self {
             snapshot_only: false,
             wal_dir: None,
+            stop: Stop::default(),
+            skip_unknown: false,
+            drop_unconfirmed: false,
             threads: 0,
             max_memory: None,
             spaces: Vec::new(),
@@ -152,7 +164,7 @@ impl Options {
         Self::default()
     }
 
-    /// Opens the snapshot alone where logs hold newer transactions, instead of refusing.
+    /// Opens the snapshot alone, whatever logs hold.
     pub fn snapshot_only(mut self, yes: bool) -> Self {
         self.snapshot_only = yes;
         self
@@ -161,6 +173,44 @@ impl Options {
     /// Logs (`.xlog`) that live in a folder apart from the snapshots.
     pub fn wal_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.wal_dir = Some(dir.into());
+        self
+    }
+
+    /// Replays the logs up to this LSN of the replica that writes, whole transactions only. Where rows of several
+    /// replicas are in the logs it could be any of theirs, and is an error of kind `Usage`: see [`Options::to_lsn_of`].
+    pub fn to_lsn(mut self, lsn: u64) -> Self {
+        self.stop.lsn = Some(StopLsn { replica_id: None, lsn });
+        self
+    }
+
+    /// Replays the logs up to this LSN of a replica.
+    pub fn to_lsn_of(mut self, replica_id: u32, lsn: u64) -> Self {
+        self.stop.lsn = Some(StopLsn { replica_id: Some(replica_id), lsn });
+        self
+    }
+
+    /// Replays the logs up to this vclock.
+    pub fn to_vclock(mut self, vclock: Vclock) -> Self {
+        self.stop.vclock = Some(vclock);
+        self
+    }
+
+    /// Replays the logs up to the first transaction that was written later than this, in seconds since 1970.
+    pub fn to_time(mut self, seconds: f64) -> Self {
+        self.stop.time = Some(seconds);
+        self
+    }
+
+    /// Skips rows of request types that are not known, instead of refusing them; the report counts them.
+    pub fn skip_unknown(mut self, yes: bool) -> Self {
+        self.skip_unknown = yes;
+        self
+    }
+
+    /// Leaves out synchronous transactions that nobody has confirmed up to the end of the logs. Tarantool keeps them,
+    /// visible to itself, until it hears of a quorum; so does a store, unless this is set.
+    pub fn drop_unconfirmed(mut self, yes: bool) -> Self {
+        self.drop_unconfirmed = yes;
         self
     }
 
@@ -214,6 +264,9 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("snapshot_only", &self.snapshot_only)
             .field("wal_dir", &self.wal_dir)
+            .field("stop", &self.stop)
+            .field("skip_unknown", &self.skip_unknown)
+            .field("drop_unconfirmed", &self.drop_unconfirmed)
             .field("threads", &self.threads)
             .field("max_memory", &self.max_memory)
             .field("spaces", &self.spaces)

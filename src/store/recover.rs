@@ -8,7 +8,7 @@
 //!            primary leaves, hints of secondary keys into buckets
 //! join       the edges of what the threads have read; small spaces are indexed
 //! secondary  each bucket sorted in cache and written back into its own leaves; inner nodes
-//! logs       does a log hold anything newer?
+//! logs       every transaction that the snapshot does not hold, in order: `replay`
 //! ```
 //!
 //! Nothing is written, locked or changed. Memory beyond what the store keeps is a few blocks a thread.
@@ -18,24 +18,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::options::{Options, Progress, Stage};
-use super::report::{IndexReport, LoadReport, SpaceReport, Stages};
+use super::replay::Replay;
+use super::report::{IndexReport, LoadReport, LogReport, SpaceReport, Stages};
 use super::rows::{self, Spaces, Task, Worker};
 use super::usage::Usage;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::file::block::BlockHead;
 use crate::file::directory;
 use crate::file::disk::RealDisk;
 use crate::file::heads::scan_heads;
+use crate::file::log::{self, LogChain};
 use crate::file::pipeline::BlockLoader;
-use crate::file::row::{SnapRow, snapshot_row};
+use crate::file::row::{Row, SnapRow, kind, snapshot_row};
 use crate::file::source::ContainerFile;
+use crate::file::transaction::{LogEnd, for_each_transaction};
 use crate::index::build::{Cost, Part, Scratch};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, SYSTEM_SPACE_ID_END};
 use crate::msgpack::skip;
 use crate::parallel;
+use crate::space::alter::Catalog;
 use crate::space::catalog::{Schema, SchemaBuilder};
-use crate::space::definition::IndexDef;
-use crate::space::loader::{Gathered, SAMPLE_TUPLES_MIN};
+use crate::space::definition::{IndexDef, SpaceDef};
+use crate::space::loader::{Gathered, LoadOptions, SAMPLE_TUPLES_MIN};
+use crate::space::system;
 use crate::space::table::{IndexData, Table};
 use crate::tuple::slab::Budget;
 
@@ -60,24 +65,59 @@ pub(crate) struct Recovered {
 pub(crate) fn read_schema(path: &Path, options: &Options) -> Result<Schema> {
     let snapshot = Snapshot::open(path, options)?;
     let schema = snapshot.schema(Definitions::First)?.schema;
-    snapshot.check_logs(options)?;
-    Ok(schema)
+    let Some(chain) = snapshot.chain(options)? else { return Ok(schema) };
+    if !has_rows(&chain)? {
+        return Ok(schema);
+    }
+    // Definitions may have changed: then the system spaces are all that is needed.
+    let system = |space: &SpaceDef| system::is_followed(space.id);
+    let recovered = recover_from(snapshot, Some(Ok(chain)), options, &system, Stages::begin())?;
+    Ok(recovered.schema)
 }
 
-/// Opens the newest snapshot of a folder, or a lone snapshot.
+/// Opens the newest snapshot of a folder and replays the logs after it, or opens a lone snapshot.
 pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
-    let mut stages = Stages::begin();
+    let stages = Stages::begin();
     let snapshot = Snapshot::open(path, options)?;
+    // What is wrong with a log is told after what is wrong with the snapshot.
+    let chain = snapshot.chain(options).transpose();
+    let recovered = recover_from(snapshot, chain, options, &|space| rows::is_wanted(space, options), stages)?;
+    rows::check_wanted(&recovered.schema, options)?;
+    Ok(recovered)
+}
+
+/// Whether there is any transaction that the snapshot does not hold.
+fn has_rows(chain: &LogChain) -> Result<bool> {
+    let mut found = false;
+    let outcome = for_each_transaction(&RealDisk, chain, 1, BLOCK_UNPACKED_BYTES_MAX, |_| {
+        found = true;
+        Err((0, Error::new(ErrorKind::Usage, "the first transaction is enough")))
+    });
+    match outcome {
+        _ if found => Ok(true),
+        outcome => outcome.map(|_| false),
+    }
+}
+
+fn recover_from(
+    snapshot: Snapshot,
+    chain: Option<Result<LogChain>>,
+    options: &Options,
+    is_wanted: &dyn Fn(&SpaceDef) -> bool,
+    mut stages: Stages,
+) -> Result<Recovered> {
     stages.end(Stage::Scan, 0, snapshot.file.bytes());
+    // Whatever is asked for, definitions that change in the logs are read from the system spaces.
+    let is_replayed = chain.is_some();
+    let is_loaded = |space: &SpaceDef| is_wanted(space) || (is_replayed && system::is_followed(space.id));
     let late = AtomicBool::new(false);
-    let mut loaded = snapshot.load(options, Definitions::First, &late, &mut stages);
+    let mut load = |definitions| snapshot.load(options, &is_loaded, definitions, &late, &mut stages);
+    let mut loaded = load(Definitions::First);
     if loaded.is_err() && late.load(Ordering::Relaxed) {
         // A definition stands behind rows of user spaces: no Tarantool writes that, but some read it.
-        loaded = snapshot.load(options, Definitions::Everywhere, &late, &mut stages);
+        loaded = load(Definitions::Everywhere);
     }
-    let Loaded { schema, tables, threads, rows, notices } = loaded?;
-    let log_notices = snapshot.check_logs(options)?;
-    stages.end(Stage::Logs, 0, 0);
+    let Loaded { mut schema, mut tables, threads, mut rows, promoted, budget, notices } = loaded?;
 
     let header = &snapshot.file.header;
     let mut report = LoadReport::new(&snapshot.file.path, header.instance.clone(), &header.vclock, threads);
@@ -85,7 +125,32 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     report.notices.extend_from_slice(schema.notices());
     report.notices.extend(header.instance.as_deref().and_then(|instance| schema.instance_notice(instance)));
     report.notices.extend(notices);
-    report.notices.extend(log_notices);
+    if let Some(chain) = chain {
+        let chain = chain?;
+        let noticed = schema.notices().len();
+        let catalog = Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options));
+        let mut replay = Replay::new(catalog, &chain, promoted, budget, options.skip_unknown);
+        let end = replay_logs(&mut replay, &chain, options, &snapshot)?;
+        let mut logs = std::mem::take(&mut replay.report);
+        (schema, tables) = replay.catalog.finish();
+        report.vclock = end.vclock.to_string();
+        report.notices.extend_from_slice(&schema.notices()[noticed..]);
+        report.notices.extend(log_notices(&chain, &end, &logs));
+        tell(&mut logs, &chain, end, options);
+        rows += logs.rows;
+        stages.end(Stage::Logs, logs.rows, logs.bytes);
+        report.logs = Some(logs);
+        tables.retain(|table| is_wanted(&table.def));
+        if options.fingerprint {
+            let stale: Vec<&mut Table> =
+                tables.iter_mut().filter(|table| table.fingerprint.is_none()).collect();
+            parallel::each(options.threads, stale, |table| {
+                table.fingerprint = Some(table.sum());
+                Ok(())
+            })?;
+            stages.end(Stage::Sums, tables.iter().map(|table| table.tuples).sum(), 0);
+        }
+    }
     for table in &tables {
         if table.was_sorted() {
             let name = &table.def.name;
@@ -97,9 +162,60 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
         report.memory_bytes += table.memory_bytes();
         report.spaces.push(space_report(table));
     }
-    (report.stages, report.total) = stages.finish(rows, snapshot.file.bytes());
+    let log_bytes = report.logs.as_ref().map_or(0, |logs| logs.bytes);
+    (report.stages, report.total) = stages.finish(rows, snapshot.file.bytes() + log_bytes);
     report.peak_memory_bytes = Usage::of_process().peak_bytes;
     Ok(Recovered { schema, tables, report })
+}
+
+fn replay_logs(
+    replay: &mut Replay<'_>,
+    chain: &LogChain,
+    options: &Options,
+    snapshot: &Snapshot,
+) -> Result<LogEnd> {
+    let threads = parallel::threads_for(options.threads, usize::MAX);
+    let meter = Meter::new(options, chain.bytes());
+    let end = for_each_transaction(&RealDisk, chain, threads, snapshot.unpacked_bytes_max, |transaction| {
+        meter.add(Stage::Logs, transaction.len() as u64, 0);
+        replay.take(transaction)
+    })?;
+    replay.finish(options.drop_unconfirmed)?;
+    Ok(end)
+}
+
+fn load_options(options: &Options) -> LoadOptions {
+    LoadOptions { hints: options.hints, nested: options.nested, fingerprint: options.fingerprint }
+}
+
+/// What of a replay a person should know.
+fn log_notices(chain: &LogChain, end: &LogEnd, logs: &LogReport) -> Vec<String> {
+    let mut notices = chain.notices.clone();
+    notices.extend_from_slice(&end.notices);
+    let mut count = |number: u64, what: &str| {
+        if number > 0 {
+            notices.push(format!("logs: {number} {what}"));
+        }
+    };
+    count(logs.unknown_rows, "rows of unknown request types were skipped");
+    count(logs.failed_operations, "operations of UPSERT failed and were left out, as when they were written");
+    count(logs.ignored_upserts, "UPSERTs would have changed the primary key and were left out");
+    count(
+        logs.unconfirmed_transactions,
+        "synchronous transactions, or such behind them, were never confirmed",
+    );
+    notices
+}
+
+/// The rest of the report on logs.
+fn tell(logs: &mut LogReport, chain: &LogChain, end: LogEnd, options: &Options) {
+    logs.files = chain.files.len() as u64;
+    (logs.bytes, logs.transactions, logs.rows) = (end.bytes, end.transactions, end.rows);
+    logs.covered_rows = end.covered_rows;
+    (logs.first_timestamp, logs.last_timestamp) = (end.first_timestamp, end.last_timestamp);
+    logs.is_stopped = end.is_stopped;
+    logs.holds_unconfirmed = logs.unconfirmed_transactions > 0 && !options.drop_unconfirmed;
+    (logs.torn_bytes, logs.torn_rows) = end.torn.map_or((0, 0), |torn| (torn.bytes, torn.rows));
 }
 
 /// Which rows define spaces.
@@ -125,6 +241,8 @@ struct Snapshot {
 /// The definitions, and the first block with a row of a user space.
 struct SchemaRows {
     schema: Schema,
+    /// Owner and term of the queue of synchronous transactions.
+    promoted: (u32, u64),
     rows: u64,
     user_block: usize,
 }
@@ -134,12 +252,15 @@ struct Loaded {
     tables: Vec<Table>,
     threads: usize,
     rows: u64,
+    promoted: (u32, u64),
+    budget: Arc<Budget>,
     notices: Vec<String>,
 }
 
 impl Snapshot {
     fn open(path: &Path, options: &Options) -> Result<Self> {
-        let directory::Snapshot { file, folder, notices } = directory::newest_snapshot(&RealDisk, path)?;
+        let directory::Snapshot { file, folder, notices } =
+            directory::newest_snapshot(&RealDisk, path, &options.stop)?;
         let heads = scan_heads(&file, |_| {})?.heads;
         let limit =
             options.max_memory.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -147,16 +268,13 @@ impl Snapshot {
         Ok(Self { file, heads, folder, notices, unpacked_bytes_max })
     }
 
-    /// Refuses logs that hold more than the snapshot, unless the caller wants that alone. Gives notices.
-    fn check_logs(&self, options: &Options) -> Result<Vec<String>> {
-        let folder = match options.wal_dir.as_ref().or(self.folder.as_ref()) {
-            Some(folder) if !options.snapshot_only => folder,
-            _ => return Ok(Vec::new()),
-        };
-        let logs = directory::logs_after(&RealDisk, folder, &self.file)?;
-        match logs.newer {
-            Some(newer) => Err(newer.into_error(&self.file)),
-            None => Ok(logs.notices),
+    /// The logs after the snapshot; `None`: nobody wants them, or knows where they are.
+    fn chain(&self, options: &Options) -> Result<Option<LogChain>> {
+        match options.wal_dir.as_ref().or(self.folder.as_ref()) {
+            Some(folder) if !options.snapshot_only => {
+                log::chain(&RealDisk, folder, &self.file, &options.stop).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -164,7 +282,7 @@ impl Snapshot {
     fn schema(&self, definitions: Definitions) -> Result<SchemaRows> {
         let mut builder = SchemaBuilder::new();
         let mut loader = BlockLoader::new(&self.file, self.unpacked_bytes_max);
-        let (mut rows, mut user_block) = (0, self.heads.len());
+        let (mut rows, mut user_block, mut promoted) = (0, self.heads.len(), (0, 0));
         'blocks: for (number, head) in self.heads.iter().enumerate() {
             let payload = loader.load(head)?;
             let (mut at, mut row) = (0, 0);
@@ -186,6 +304,11 @@ impl Snapshot {
                         }
                         row_end.unwrap_or(tuple_end)
                     }
+                    SnapRow::Other { kind: kind::RAFT_PROMOTE, row_end, .. } => {
+                        let body = Row::decode(payload, at).map_err(placed)?.body.unwrap_or_default();
+                        promoted = (body.replica_id.unwrap_or(0), body.term.unwrap_or(0));
+                        row_end
+                    }
                     SnapRow::Other { row_end, .. } => row_end,
                 };
                 row += 1;
@@ -193,20 +316,21 @@ impl Snapshot {
             rows += row;
         }
         let schema = builder.finish().map_err(|error| self.file.place(error))?;
-        Ok(SchemaRows { schema, rows, user_block })
+        Ok(SchemaRows { schema, promoted, rows, user_block })
     }
 
     fn load(
         &self,
         options: &Options,
+        is_loaded: &dyn Fn(&SpaceDef) -> bool,
         definitions: Definitions,
         late: &AtomicBool,
         stages: &mut Stages,
     ) -> Result<Loaded> {
         let placed = |error: Error| self.file.place(error);
-        let SchemaRows { schema, rows, user_block } = self.schema(definitions)?;
+        let SchemaRows { schema, promoted, rows, user_block } = self.schema(definitions)?;
         let budget = Arc::new(Budget::new(options.max_memory));
-        let mut spaces = Spaces::new(&schema, options, &budget).map_err(placed)?;
+        let mut spaces = Spaces::new(&schema, is_loaded, load_options(options), &budget).map_err(placed)?;
         stages.end(Stage::Schema, rows, self.bytes_before(user_block));
 
         self.sample(&mut spaces, user_block, &budget, stages);
@@ -223,8 +347,7 @@ impl Snapshot {
         };
         let jobs = self.heads.len().div_ceil(JOB_BLOCKS);
         let threads = parallel::threads_for(options.threads, jobs);
-        let meter =
-            Meter { options, rows: AtomicU64::new(0), bytes: AtomicU64::new(0), total: self.file.bytes() };
+        let meter = Meter::new(options, self.file.bytes());
         let workers = (0..threads).map(|_| Worker::new(&task)).collect();
         let workers = parallel::run(workers, jobs, |worker: &mut Worker<'_>, job| {
             let blocks = job * JOB_BLOCKS..self.heads.len().min((job + 1) * JOB_BLOCKS);
@@ -254,7 +377,7 @@ impl Snapshot {
         let entries =
             tables.iter().flat_map(|table| table.indexes.iter().skip(1).flatten()).map(|index| index.len());
         stages.end(Stage::Secondary, entries.sum(), 0);
-        Ok(Loaded { schema, tables, threads, rows, notices })
+        Ok(Loaded { schema, tables, threads, rows, promoted, budget, notices })
     }
 
     /// Learns the ranges of keys of the spaces that fill much of the file.
@@ -291,7 +414,11 @@ struct Meter<'a> {
     total: u64,
 }
 
-impl Meter<'_> {
+impl<'a> Meter<'a> {
+    fn new(options: &'a Options, total: u64) -> Self {
+        Self { options, rows: AtomicU64::new(0), bytes: AtomicU64::new(0), total }
+    }
+
     fn add(&self, stage: Stage, rows: u64, bytes: u64) {
         let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;

@@ -15,8 +15,10 @@ pub struct LoadReport {
     pub snapshot: PathBuf,
     /// UUID of the instance that wrote it.
     pub instance: Option<String>,
-    /// The vclock of the snapshot, as Tarantool writes it: `{1: 1004}`.
+    /// The vclock of the state, as Tarantool writes it: `{1: 1004}`.
     pub vclock: String,
+    /// What was replayed of the logs; `None` where they were not looked at.
+    pub logs: Option<LogReport>,
     /// The stages in the order in which they ran.
     pub stages: Vec<StageReport>,
     /// All stages together.
@@ -33,6 +35,46 @@ pub struct LoadReport {
     pub threads: usize,
     /// What hints left to be compared in full.
     pub counters: Counters,
+}
+
+/// What was replayed of the logs.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct LogReport {
+    /// Logs that were read.
+    pub files: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+    /// Transactions that the snapshot did not hold, and their rows.
+    pub transactions: u64,
+    /// Rows of those transactions.
+    pub rows: u64,
+    /// Rows that the snapshot holds already.
+    pub covered_rows: u64,
+    /// Rows of spaces that are not in memory.
+    pub skipped_rows: u64,
+    /// Rows of request types that nobody knows, skipped because the caller asked for it.
+    pub unknown_rows: u64,
+    /// Operations of UPSERT that failed and were left out, as they were when they were written.
+    pub failed_operations: u64,
+    /// UPSERTs left out as a whole, because they would have changed the primary key.
+    pub ignored_upserts: u64,
+    /// Synchronous transactions, and those behind them, that were rolled back.
+    pub rolled_back_transactions: u64,
+    /// Synchronous transactions, and those behind them, that nobody has confirmed up to the end of the logs.
+    pub unconfirmed_transactions: u64,
+    /// Whether the unconfirmed ones are part of the state.
+    pub holds_unconfirmed: bool,
+    /// When the first and the last row were written, in seconds since 1970.
+    pub first_timestamp: Option<f64>,
+    /// See `first_timestamp`.
+    pub last_timestamp: Option<f64>,
+    /// Replay stopped at the point asked for, before the end of the logs.
+    pub is_stopped: bool,
+    /// Bytes of a block and rows of a transaction that were never finished, at the end of the last log.
+    pub torn_bytes: u64,
+    /// See `torn_bytes`.
+    pub torn_rows: u64,
 }
 
 /// What one stage did and cost.
@@ -140,6 +182,7 @@ impl LoadReport {
             snapshot: snapshot.into(),
             instance,
             vclock: vclock.to_string(),
+            logs: None,
             stages: Vec::new(),
             total: StageReport::default(),
             spaces: Vec::new(),

@@ -37,22 +37,17 @@ pub(super) struct Spaces {
 
 impl Spaces {
     /// # Errors
-    /// `NoSuchSpace`, `Absent`: a space that the options ask for; `Schema`: a format that contradicts itself.
-    pub(super) fn new(schema: &Schema, options: &Options, budget: &Arc<Budget>) -> Result<Self> {
-        let load =
-            LoadOptions { hints: options.hints, nested: options.nested, fingerprint: options.fingerprint };
+    /// `Schema`: a format that contradicts itself.
+    pub(super) fn new(
+        schema: &Schema,
+        is_loaded: &dyn Fn(&SpaceDef) -> bool,
+        options: LoadOptions,
+        budget: &Arc<Budget>,
+    ) -> Result<Self> {
         let mut spaces = Self { loaders: Vec::new(), fates: HashMap::new() };
-        for selector in &options.spaces {
-            let space = find(schema, selector)?;
-            if let Some(why) = &space.absent {
-                return Err(Error::new(ErrorKind::Absent, why.clone()).space(&space.name));
-            }
-        }
         for space in schema.spaces().iter().filter(|space| space.absent.is_none()) {
-            let wanted =
-                options.spaces.is_empty() || options.spaces.iter().any(|selector| is(space, selector));
-            let fate = if wanted {
-                spaces.loaders.push(SpaceLoader::new(Arc::new(space.clone()), budget, load)?);
+            let fate = if is_loaded(space) {
+                spaces.loaders.push(SpaceLoader::new(Arc::new(space.clone()), budget, options)?);
                 Fate::Load(spaces.loaders.len() - 1)
             } else {
                 Fate::Skip
@@ -73,6 +68,25 @@ impl Spaces {
                 .space(space_id),
         })
     }
+}
+
+/// Whether a space is among those that the options ask for.
+pub(super) fn is_wanted(space: &SpaceDef, options: &Options) -> bool {
+    options.spaces.is_empty() || options.spaces.iter().any(|selector| is(space, selector))
+}
+
+/// That there is each space that the options ask for, with its data.
+///
+/// # Errors
+/// `NoSuchSpace`, `Absent`.
+pub(super) fn check_wanted(schema: &Schema, options: &Options) -> Result<()> {
+    for selector in &options.spaces {
+        let space = find(schema, selector)?;
+        if let Some(why) = &space.absent {
+            return Err(Error::new(ErrorKind::Absent, why.clone()).space(&space.name));
+        }
+    }
+    Ok(())
 }
 
 fn is(space: &SpaceDef, selector: &SpaceSelector) -> bool {

@@ -15,6 +15,44 @@ use crate::limits::HANDLE_UNIT_BITS;
 
 const UNIT: usize = 1 << HANDLE_UNIT_BITS;
 
+/// Rooms of up to so many units have a class of their own; 1 KiB.
+const EXACT_UNITS: usize = 128;
+
+/// Classes of larger rooms between one power of two and the next.
+const STEP_BITS: u32 = 3;
+
+/// A class of rooms of one size: every number of units up to [`EXACT_UNITS`], then eight for every doubling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Class(usize);
+
+impl Class {
+    /// The largest class whose rooms fit into `units`.
+    fn held_by(units: usize) -> Self {
+        if units <= EXACT_UNITS {
+            return Self(units);
+        }
+        let step_bits = units.ilog2() - STEP_BITS;
+        let doublings = (units.ilog2() - EXACT_UNITS.ilog2()) as usize;
+        Self(EXACT_UNITS + (doublings << STEP_BITS) + (units >> step_bits) - (1 << STEP_BITS))
+    }
+
+    /// The smallest class whose rooms hold `units`.
+    fn holding(units: usize) -> Self {
+        let class = Self::held_by(units);
+        if class.units() == units { class } else { Self(class.0 + 1) }
+    }
+
+    fn units(self) -> usize {
+        if self.0 <= EXACT_UNITS {
+            return self.0;
+        }
+        let beyond = self.0 - EXACT_UNITS;
+        ((1 << STEP_BITS) + beyond % (1 << STEP_BITS))
+            << (EXACT_UNITS.ilog2() - STEP_BITS)
+            << (beyond >> STEP_BITS)
+    }
+}
+
 /// The tuples of one space.
 pub(crate) struct Arena {
     slabs: Slabs,
@@ -51,6 +89,8 @@ pub(crate) struct ArenaWriter {
     slab_bytes: usize,
     /// Bytes of all slabs that this writer has had.
     taken_bytes: usize,
+    /// Room that tuples have left, by class.
+    free: Vec<Vec<Handle>>,
 }
 
 // SAFETY: `base` points into a slab of `arena` that this writer alone writes to; the slab lives as long as the arena,
@@ -59,7 +99,15 @@ unsafe impl Send for ArenaWriter {}
 
 impl ArenaWriter {
     pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        Self { arena, slab: 0, base: std::ptr::null_mut(), used_bytes: 0, slab_bytes: 0, taken_bytes: 0 }
+        Self {
+            arena,
+            slab: 0,
+            base: std::ptr::null_mut(),
+            used_bytes: 0,
+            slab_bytes: 0,
+            taken_bytes: 0,
+            free: Vec::new(),
+        }
     }
 
     /// Writes a tuple with the field map that a walk over it made.
@@ -82,6 +130,48 @@ impl ArenaWriter {
         Ok(handle)
     }
 
+    /// As [`Self::push`], for tuples that come and go: takes the room that one has left, if there is any of its class.
+    pub(crate) fn push_again(&mut self, tuple: &[u8], map: &FieldMapBuf) -> Result<Handle> {
+        let bytes = field_map::encoded_bytes(tuple.len(), map);
+        let class = Class::holding(bytes.div_ceil(UNIT));
+        let room = class.units() * UNIT;
+        let handle = match self.free.get_mut(class.0).and_then(Vec::pop) {
+            Some(handle) => handle,
+            None => {
+                if self.slab_bytes - self.used_bytes < room {
+                    self.next_slab(room)?;
+                }
+                let handle = Handle::new(self.slab, self.used_bytes);
+                self.used_bytes += room;
+                handle
+            }
+        };
+        // SAFETY: as in `push` for room that was never used; else it was given back to this writer by `free`, whose
+        // caller promises that nobody knows the tuple there any more, and tuples of the class have at least `bytes`.
+        let target = unsafe {
+            std::slice::from_raw_parts_mut(
+                self.arena.slabs.base(handle.slab()).add(handle.offset_bytes()),
+                bytes,
+            )
+        };
+        field_map::encode(target, tuple, map);
+        if class.0 > EXACT_UNITS {
+            field_map::mark_rounded(target);
+        }
+        Ok(handle)
+    }
+
+    /// Takes back the room of a tuple that nobody knows any more: neither an index nor a borrow.
+    pub(crate) fn free(&mut self, handle: Handle) {
+        let tuple = self.arena.get(handle);
+        let units = tuple.stored_bytes().div_ceil(UNIT);
+        let class = if tuple.is_rounded() { Class::holding(units) } else { Class::held_by(units) };
+        if self.free.len() <= class.0 {
+            self.free.resize_with(class.0 + 1, Vec::new);
+        }
+        self.free[class.0].push(handle);
+    }
+
     #[cold]
     fn next_slab(&mut self, room: usize) -> Result<()> {
         let bytes = next_slab_bytes(self.taken_bytes, self.arena.slabs.len()).max(room);
@@ -90,5 +180,21 @@ impl ArenaWriter {
         (self.used_bytes, self.slab_bytes) = (0, bytes);
         self.taken_bytes += bytes;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_holds_what_it_says_and_wastes_an_eighth_at_most() {
+        for units in 1..100_000 {
+            let (below, above) = (Class::held_by(units), Class::holding(units));
+            assert!(below.units() <= units && units <= above.units(), "{units}: {below:?} {above:?}");
+            assert!(above.0 - below.0 <= 1 && (above.units() - units) * 8 <= units, "{units}: {above:?}");
+            assert_eq!(Class::held_by(above.units()), above);
+            assert_eq!(Class(below.0 + 1).units() > units, true, "{units}");
+        }
     }
 }

@@ -9,7 +9,8 @@
 //! | u8    | u8    | u16       |      | array   |   | u8    |      | u16       | u32        | u32       |
 //! +-------+-------+-----------+------+---------+   +-------+------+-----------+------------+-----------+-...
 //!
-//! flags   bit 0: the head is large; bits 1 and 2: log2 of the bytes of a cell of the map
+//! flags   bit 0: the head is large; bits 1 and 2: log2 of the bytes of a cell of the map; bit 3: the arena has given the
+//!         tuple more room than it needs (only tuples of over 1 KiB, which are never of the usual form, flags 0)
 //! length  bytes of the MsgPack array
 //! map     slot 0, slot 1, ..., then the extents; a cell is 1, 2 or 4 bytes, as narrow as the tuple allows
 //! ```
@@ -36,6 +37,7 @@ const LARGE_HEAD_BYTES: usize = 12;
 
 const LARGE: u8 = 1;
 const WIDTH_SHIFT: u32 = 1;
+const ROUNDED: u8 = 1 << 3;
 
 /// The longest tuple whose offsets fit one byte.
 const LENGTH_OF_1_BYTE_MAX: usize = 1 << 8;
@@ -171,6 +173,12 @@ pub(crate) fn encode(target: &mut [u8], tuple: &[u8], map: &FieldMapBuf) {
     data.copy_from_slice(tuple);
 }
 
+/// Notes that an encoded tuple's room is rounded up.
+pub(super) fn mark_rounded(target: &mut [u8]) {
+    debug_assert_ne!(target[0], 0);
+    target[0] |= ROUNDED;
+}
+
 /// A tuple as it stands in memory: `[head][field map][MsgPack]`, valid by the format that made it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredTuple<'a> {
@@ -225,6 +233,11 @@ impl<'a> StoredTuple<'a> {
     #[inline]
     fn is_large(self) -> bool {
         self.bytes[0] & LARGE != 0
+    }
+
+    /// Whether the tuple's room is rounded up.
+    pub(super) fn is_rounded(self) -> bool {
+        self.bytes[0] & ROUNDED != 0
     }
 
     #[inline]

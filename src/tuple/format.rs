@@ -186,7 +186,6 @@ impl Format {
     }
 
     /// Slots of a tuple that is made now.
-    #[cfg(any(test, feature = "bench"))]
     pub(crate) fn slots(&self) -> u16 {
         self.slots
     }
@@ -199,6 +198,11 @@ impl Format {
     /// The type that values of a key part have; nothing where it is not known here.
     pub(crate) fn type_of(&self, field: u32, path: Option<&Path>) -> Option<FieldType> {
         Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
+    }
+
+    /// The same for the tokens of a path.
+    pub(crate) fn type_at(&self, field: u32, tokens: &[Token]) -> Option<FieldType> {
+        Some(self.find(field, tokens)?.field_type)
     }
 
     fn find(&self, field: u32, tokens: &[Token]) -> Option<&Node> {

@@ -28,3 +28,4 @@ mod plain;
     reason = "raw memory: slabs from maps and the allocator, and a table of their addresses"
 )]
 pub(crate) mod slab;
+pub(crate) mod update;

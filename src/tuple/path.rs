@@ -41,6 +41,15 @@ pub(crate) struct PathFault {
 impl Path {
     /// The path that `text` spells; nothing for the empty text.
     pub(crate) fn parse(text: &[u8]) -> Result<Option<Self>, PathFault> {
+        match Self::tokens_before_fault(text) {
+            (_, Some(fault)) => Err(fault),
+            (tokens, None) if tokens.is_empty() => Ok(None),
+            (tokens, None) => Ok(Some(Self { text: String::from_utf8_lossy(text).into_owned(), tokens })),
+        }
+    }
+
+    /// The tokens up to the first fault, and that.
+    pub(crate) fn tokens_before_fault(text: &[u8]) -> (Vec<Token>, Option<PathFault>) {
         let (text, end_symbol) = match std::str::from_utf8(text) {
             Ok(text) => (text, None),
             // What is before the malformed bytes is read first: its faults come first.
@@ -52,21 +61,21 @@ impl Path {
         let mut lexer = Lexer { rest: text, symbol: 1 };
         let mut tokens = Vec::new();
         while let Some(first) = lexer.peek() {
-            tokens.push(match first {
-                '[' => lexer.bracket()?,
+            let token = match first {
+                '[' => lexer.bracket(),
                 '.' => {
                     lexer.step();
-                    lexer.ident()?
+                    lexer.ident()
                 }
-                _ if tokens.is_empty() => lexer.ident()?,
-                _ => return Err(lexer.fault()),
-            });
+                _ if tokens.is_empty() => lexer.ident(),
+                _ => Err(lexer.fault()),
+            };
+            match token {
+                Ok(token) => tokens.push(token),
+                Err(fault) => return (tokens, Some(fault)),
+            }
         }
-        match end_symbol {
-            Some(symbol) => Err(PathFault { symbol }),
-            None if tokens.is_empty() => Ok(None),
-            None => Ok(Some(Self { text: text.into(), tokens })),
-        }
+        (tokens, end_symbol.map(|symbol| PathFault { symbol }))
     }
 
     pub(crate) fn tokens(&self) -> &[Token] {

@@ -66,7 +66,7 @@ fn is_temporary(
         SpaceSelector::Id(id) => schema.space_by_id(*id),
         SpaceSelector::Name(name) => schema.space_by_name(name),
     };
-    let Some(space) = space.filter(|space| space.is_temporary && space.engine == "memtx" && !space.view)
+    let Some(space) = space.filter(|space| space.is_temporary && space.engine == "memtx" && !space.is_view)
     else {
         return Ok(false);
     };

@@ -43,7 +43,7 @@ fn space_json(schema: &Schema, space: &SpaceDef) -> Value {
         "is_local": space.is_local,
         "is_temporary": space.is_temporary,
         "is_sync": space.is_sync,
-        "is_view": space.view,
+        "is_view": space.is_view,
         "format": space.format.iter().map(|field| field_json(schema, field)).collect::<Vec<_>>(),
         "indexes": space.indexes.iter().map(|index| index_json(schema, index)).collect::<Vec<_>>(),
         "absent": space.absent,
@@ -101,7 +101,7 @@ fn write_space(out: &mut Output, schema: &Schema, space: &SpaceDef) -> Result<()
         (space.is_local, "local"),
         (space.is_temporary, "temporary"),
         (space.is_sync, "synchronous"),
-        (space.view, "view"),
+        (space.is_view, "view"),
     ] {
         if holds {
             line += ", ";

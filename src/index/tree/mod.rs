@@ -62,6 +62,11 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.len
     }
 
+    /// Levels of nodes.
+    pub(crate) fn levels(&self) -> usize {
+        self.levels
+    }
+
     /// Bytes of all nodes.
     pub(crate) fn bytes(&self) -> u64 {
         fn nodes<const MULTI: bool>(pool: &NodePool, id: NodeId) -> u64 {

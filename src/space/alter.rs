@@ -1,0 +1,252 @@
+//! Definitions that change while rows arrive, and tables that follow them.
+//!
+//! ```text
+//! a row of _space or _index     the space it is about becomes dirty
+//! a row of _truncate            the table becomes empty
+//! a data row of a dirty space,
+//! or the transaction's end      the space is settled: its definition is read anew from its rows, and the table follows
+//! ```
+//!
+//! A definition changes by several rows, and what stands between them need not make sense; so a dirty space waits until
+//! somebody asks for it. What cannot wait: a space or its primary index that is dropped takes the tuples with it, even
+//! if it is made anew in the same transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::catalog::Schema;
+use super::change::TableWriter;
+use super::definition::SpaceDef;
+use super::loader::{LoadOptions, SpaceLoader};
+use super::system;
+use super::table::Table;
+use crate::error::{Error, ErrorKind, Result};
+use crate::msgpack::write;
+use crate::tuple::field_map::FieldMapBuf;
+use crate::tuple::slab::Budget;
+use crate::tuple::update::Fields;
+
+/// A table of no tuples.
+fn empty(def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Result<Table> {
+    SpaceLoader::new(def, budget, options)?.load(std::iter::empty())
+}
+
+/// The table under another definition. Its tuples are checked where the format is another one, and its indexes built
+/// anew where one of them is new or different.
+///
+/// # Errors
+/// `TupleFormat`, `DuplicateKey`: a tuple, or two, that the new definition does not allow.
+fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Result<Table> {
+    let rules = |def: &SpaceDef| -> Vec<_> {
+        def.indexes.iter().map(|index| (index.id, index.parts.clone())).collect()
+    };
+    let same_format = table.def.format == def.format
+        && table.def.field_count == def.field_count
+        && rules(&table.def) == rules(&def);
+    let cost = table.cost;
+    let mut altered = match SpaceLoader::new(def, budget, options)?.adopt(table) {
+        Ok(table) if same_format => table,
+        Ok(table) => check_tuples(table)?,
+        Err((loader, table)) => match table.primary() {
+            Some(primary) => loader.load(primary.all().map(|tuple| tuple.data()))?,
+            None => loader.load(std::iter::empty())?,
+        },
+    };
+    // That the rows of the snapshot had to be sorted is told of the snapshot.
+    altered.cost = cost;
+    Ok(altered)
+}
+
+fn check_tuples(table: Table) -> Result<Table> {
+    let mut map = FieldMapBuf::default();
+    for tuple in table.primary().into_iter().flat_map(|primary| primary.all()) {
+        if let Err(fault) = table.format.walk(tuple.data(), 0, &mut map) {
+            return Err(fault.into_error().space(&table.def.name));
+        }
+    }
+    Ok(table)
+}
+
+/// A table and what changes it.
+pub(crate) struct Living {
+    pub(crate) table: Table,
+    pub(crate) writer: TableWriter,
+    /// What update operations know of the fields.
+    pub(crate) fields: Fields,
+}
+
+impl Living {
+    fn new(table: Table) -> Self {
+        Self { writer: TableWriter::new(&table), fields: Fields::new(&table.def.format), table }
+    }
+}
+
+/// What there is of a space.
+pub(crate) enum Found<'a> {
+    Table(&'a mut Living),
+    /// It is defined, but not in memory.
+    Absent,
+    Undefined,
+}
+
+/// All tables and all definitions, in step.
+pub(crate) struct Catalog<'a> {
+    pub(crate) schema: Schema,
+    tables: BTreeMap<u32, Living>,
+    dirty: BTreeSet<u32>,
+    has_sync_spaces: bool,
+    /// Whether a space is to be in memory, as far as the caller has a say.
+    is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
+    budget: Arc<Budget>,
+    options: LoadOptions,
+}
+
+impl<'a> Catalog<'a> {
+    pub(crate) fn new(
+        schema: Schema,
+        tables: Vec<Table>,
+        is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
+        budget: Arc<Budget>,
+        options: LoadOptions,
+    ) -> Self {
+        let tables = tables.into_iter().map(|table| (table.def.id, Living::new(table))).collect();
+        let has_sync_spaces = schema.spaces().iter().any(|space| space.is_sync);
+        Self { schema, tables, dirty: BTreeSet::new(), has_sync_spaces, is_wanted, budget, options }
+    }
+
+    /// The space of this id, by its definition as it is now.
+    pub(crate) fn find(&mut self, id: u32) -> Result<Found<'_>> {
+        if !self.dirty.is_empty() && self.dirty.remove(&id) {
+            self.settle(id)?;
+        }
+        if !self.tables.contains_key(&id) {
+            if self.schema.space_by_id(id).is_some() {
+                return Ok(Found::Absent);
+            }
+            let Some(def) = self.schema.add_stub(id) else { return Ok(Found::Undefined) };
+            let table = empty(Arc::new(def.clone()), &self.budget, self.options)?;
+            self.tables.insert(id, Living::new(table));
+        }
+        let living = self.tables.get_mut(&id).expect("it is there, or has just been made");
+        if living.table.primary().is_none() {
+            self.give_up(id);
+            return Ok(Found::Absent);
+        }
+        Ok(Found::Table(self.tables.get_mut(&id).expect("as before")))
+    }
+
+    /// A space without its primary index can be read, but not changed: what the logs make of it nobody knows.
+    #[cold]
+    fn give_up(&mut self, id: u32) {
+        self.tables.remove(&id);
+        self.schema.give_up(id);
+    }
+
+    /// The table of a space that is known to be there.
+    fn tuples(&self, id: u32, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Some(primary) = self.tables.get(&id).and_then(|living| living.table.primary()) else {
+            return Ok(Vec::new());
+        };
+        let tuples = primary.select(crate::index::iterator::IteratorType::Eq, key)?;
+        Ok(tuples.map(|tuple| tuple.data().to_vec()).collect())
+    }
+
+    /// Definitions follow a row of a system space that has changed its table. `is_insert`: it was an INSERT.
+    pub(crate) fn follow(
+        &mut self,
+        space_id: u32,
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+        is_insert: bool,
+    ) -> Result<()> {
+        let Some(row) = new.or(old) else { return Ok(()) };
+        match space_id {
+            system::SPACE_ID => {
+                let id = system::subject(row)?;
+                if new.is_none() {
+                    self.tables.remove(&id);
+                }
+                self.dirty.insert(id);
+            }
+            system::INDEX_ID => {
+                let id = system::subject(row)?;
+                if new.is_none() && system::is_of_primary(row)? {
+                    self.tables.remove(&id);
+                }
+                self.dirty.insert(id);
+            }
+            // The row that says that a space was never truncated is inserted.
+            system::TRUNCATE_ID if new.is_some() && !is_insert => self.truncate(system::subject(row)?)?,
+            _ => self.schema.row(space_id, old, new)?,
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, id: u32) -> Result<()> {
+        if let Found::Table(living) = self.find(id)? {
+            let def = living.table.def.clone();
+            self.tables.remove(&id);
+            self.tables.insert(id, Living::new(empty(def, &self.budget, self.options)?));
+        }
+        Ok(())
+    }
+
+    /// Every space follows its rows.
+    pub(crate) fn settle_all(&mut self) -> Result<()> {
+        if self.dirty.is_empty() {
+            return Ok(());
+        }
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.iter().try_for_each(|&id| self.settle(id))?;
+        self.has_sync_spaces = self.schema.spaces().iter().any(|space| space.is_sync);
+        dirty.iter().try_for_each(|&id| self.schema.check_name(id))
+    }
+
+    fn settle(&mut self, id: u32) -> Result<()> {
+        let mut key = Vec::new();
+        write::array(&mut key, 1);
+        write::uint(&mut key, u64::from(id));
+        let row = self.tuples(system::SPACE_ID, &key)?;
+        let index_rows = self.tuples(system::INDEX_ID, &key)?;
+        // Tables that were there before; one that was dropped on the way is made anew.
+        let was_left_out = !self.tables.contains_key(&id)
+            && self.schema.space_by_id(id).is_some_and(|def| def.absent.is_none() && !(self.is_wanted)(def));
+        self.schema.redefine(id, row.first().map(Vec::as_slice), index_rows.iter().map(Vec::as_slice))?;
+        let has_no_order = |def: &SpaceDef| def.primary().is_some_and(|primary| primary.absent.is_some());
+        if self.schema.space_by_id(id).is_some_and(has_no_order) {
+            self.schema.give_up(id);
+        }
+        let def = self.schema.space_by_id(id).filter(|def| def.absent.is_none());
+        let living = self.tables.remove(&id);
+        let Some(def) = def else { return Ok(()) };
+        let living = match living {
+            Some(living) if *living.table.def == *def => living,
+            Some(living) => {
+                Living::new(alter(living.table, Arc::new(def.clone()), &self.budget, self.options)?)
+            }
+            None if !(self.is_wanted)(def) => return Ok(()),
+            None if was_left_out => {
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "a space that gets the name of one to be loaded",
+                )
+                .expected("a space chosen by its id")
+                .found("a choice by name")
+                .space(&def.name));
+            }
+            None => Living::new(empty(Arc::new(def.clone()), &self.budget, self.options)?),
+        };
+        self.tables.insert(id, living);
+        Ok(())
+    }
+
+    /// Whether any space is replicated synchronously.
+    pub(crate) fn has_sync_spaces(&self) -> bool {
+        self.has_sync_spaces
+    }
+
+    /// The definitions and the tables, by id.
+    pub(crate) fn finish(self) -> (Schema, Vec<Table>) {
+        (self.schema, self.tables.into_values().map(|living| living.table).collect())
+    }
+}

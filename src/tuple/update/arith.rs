@@ -1,0 +1,97 @@
+//! Arithmetic of update operations: what number comes out, and as what it is stored.
+//!
+//! ```text
+//! integers                  exact, must fit from -2^63 to 2^64 - 1; stored in the shortest form
+//! a float among them        as doubles; stored as a float of 4 bytes if that is exact, as the field's type demands if
+//!                           the field has one of its own
+//! a decimal among them      as decimals, doubles by their 15 digits
+//! ```
+
+use super::{Fault, Rules};
+use crate::msgpack::decimal::Decimal;
+use crate::msgpack::ext::EXT_DECIMAL;
+use crate::msgpack::{class, read, write};
+use crate::tuple::field_type::FieldType;
+
+/// A number of a tuple or of an operation.
+#[derive(Clone, Copy)]
+pub(super) enum Number {
+    Integer(i128),
+    Double(f64),
+    Decimal(Decimal),
+}
+
+/// The number at `at`, if there is one.
+pub(super) fn number(bytes: &[u8], at: usize) -> Option<Number> {
+    match read::class_at(bytes, at) {
+        class::UINT | class::INT => Some(Number::Integer(read::int(bytes, at).ok()?.0)),
+        class::FLOAT32 | class::FLOAT64 => Some(Number::Double(read::float(bytes, at).ok()?.0)),
+        class::EXT => match read::ext(bytes, at).ok()?.0 {
+            (EXT_DECIMAL, payload) => Decimal::from_payload(payload).ok().map(Number::Decimal),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Number {
+    fn to_f64(self) -> f64 {
+        match self {
+            Self::Integer(value) => value as f64,
+            Self::Double(value) => value,
+            Self::Decimal(_) => unreachable!("decimals are not added as doubles"),
+        }
+    }
+
+    fn to_decimal(self) -> Option<Decimal> {
+        match self {
+            Self::Integer(value) => Some(Decimal::from(value)),
+            Self::Double(value) => Decimal::from_f64_by_15_digits(value),
+            Self::Decimal(value) => Some(value),
+        }
+    }
+}
+
+/// Writes `a + b`, or `a - b`.
+pub(super) fn add(
+    out: &mut Vec<u8>,
+    (a, b): (Number, Number),
+    subtracts: bool,
+    field_type: Option<FieldType>,
+    rules: &Rules,
+) -> Result<(), Fault> {
+    match (a, b) {
+        (Number::Integer(a), Number::Integer(b)) => {
+            let sum = if subtracts { a - b } else { a + b };
+            if sum < i128::from(i64::MIN) || sum > i128::from(u64::MAX) {
+                return Err(Fault::new(95, "a sum from -2^63 to 2^64 - 1", sum));
+            }
+            write::int(out, sum);
+        }
+        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
+            let operand = |number: Number| {
+                number.to_decimal().ok_or_else(|| Fault::new(26, "a number that a decimal can be", "another"))
+            };
+            let (a, b) = (operand(a)?, operand(b)?);
+            let sum = a.add(&if subtracts { b.negated() } else { b }, rules.decimal_digits);
+            let fits = |sum: &Decimal| {
+                !rules.decimals_are_short || sum.whole_digits() <= rules.decimal_digits as i32
+            };
+            match sum.filter(fits) {
+                Some(sum) => write::decimal(out, &sum),
+                None => return Err(Fault::new(160, "a sum that a decimal can hold", "a larger one")),
+            }
+        }
+        _ => {
+            let (a, b) = (a.to_f64(), b.to_f64());
+            let sum = if subtracts { a - b } else { a + b };
+            match field_type {
+                Some(FieldType::Double | FieldType::Float64) => write::double(out, sum),
+                Some(FieldType::Float32) => write::float(out, sum as f32),
+                _ if f64::from(sum as f32) == sum && sum.is_finite() => write::float(out, sum as f32),
+                _ => write::double(out, sum),
+            }
+        }
+    }
+    Ok(())
+}
