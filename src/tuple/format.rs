@@ -200,9 +200,18 @@ impl Format {
         Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
     }
 
-    /// The same for the tokens of a path.
+    /// The type that a value has that a path leads to; an element of an array over which indexes go has that of all.
     pub(crate) fn type_at(&self, field: u32, tokens: &[Token]) -> Option<FieldType> {
-        Some(self.find(field, tokens)?.field_type)
+        let mut node = self.find(field, &[])?;
+        for token in tokens {
+            let is_it = |child: &Node| match token {
+                Token::Index(_) => child.token == *token || child.token == Token::Any,
+                _ => child.token == *token,
+            };
+            node =
+                node.children.iter().map(|&child| &self.nodes[child as usize]).find(|child| is_it(child))?;
+        }
+        Some(node.field_type)
     }
 
     fn find(&self, field: u32, tokens: &[Token]) -> Option<&Node> {

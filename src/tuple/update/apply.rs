@@ -3,8 +3,7 @@
 //! What Tarantool makes in one go from a tree of changes comes out the same as long as three things are kept in mind:
 //!
 //! - a container in which two operations go different ways, or whose elements come or go, gets the shortest head;
-//! - a map in which operations go different ways is kept in pieces from then on, and the piece that begins with the key that
-//!   was asked for last comes first ([`Pieces`]);
+//! - a map in which operations go different ways is written in another order ([`Pieces`]);
 //! - before 3.0 a field, or one inside or around it, is changed once only;
 //! - fields that are inserted or deleted move those behind them, also in what was noted of earlier operations.
 //!
@@ -25,15 +24,21 @@ const FIELDS_MAX: u64 = 1 << 24;
 struct Touched {
     top: u64,
     path: Vec<Token>,
-    /// It has inserted or deleted an element, so that once others come to the same container, nothing stays of it.
-    moves: bool,
-    /// It has deleted the pair of a map that had this number.
-    deleted_pair: Option<u64>,
+    did: Did,
 }
 
-/// A map in which operations have gone different ways. Tarantool holds such a map as pieces in the order in which they will
-/// be written, a pair that operations have asked for and those behind it that nobody has; asking for one of these makes it
-/// begin a piece of its own, in front of all others.
+/// What an operation did to the element at the end of its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Did {
+    Change,
+    Insert,
+    /// Deleted it; in a map, it was the pair of this number.
+    Delete(u64),
+}
+
+/// A map in which operations have gone different ways. Tarantool holds such a map as pieces: a pair that operations have
+/// asked for, and those behind it that nobody has; asking for one of these makes it begin a piece of its own, in front of
+/// all others. Written are in the end first the pairs that were changed, and then what is left of each piece.
 struct Pieces {
     top: u64,
     path: Vec<Token>,
@@ -44,6 +49,8 @@ struct Pieces {
 struct Piece {
     /// The first pair is there: it was not deleted.
     has_first: bool,
+    /// Something of the first pair was changed.
+    is_changed: bool,
     /// Pairs behind the first.
     behind: u64,
 }
@@ -88,7 +95,9 @@ impl<'a> Updater<'a> {
 
     /// Those that can be; gives how many cannot.
     pub(super) fn what_can_be(mut self, operations: &[Operation<'_>]) -> u64 {
-        operations.iter().map(|operation| u64::from(self.one(operation).is_err())).sum()
+        let failed = operations.iter().map(|operation| u64::from(self.one(operation).is_err())).sum();
+        self.order_pieces();
+        failed
     }
 
     fn one(&mut self, operation: &Operation<'_>) -> Result<(), Fault> {
@@ -103,14 +112,15 @@ impl<'a> Updater<'a> {
         self.branch(top, path);
         self.bring_to_front(top, path);
         let at = self.find(top, container)?;
-        let mut deleted_pair = None;
-        match read::class_at(self.target, at) {
+        let did = match read::class_at(self.target, at) {
             class::ARRAY => self.in_array(operation, at, last, top)?,
-            class::MAP => deleted_pair = self.in_map(operation, at, path, top)?,
+            class::MAP => self.in_map(operation, at, path, top)?,
             other => return Err(not_a_container(last, other, self.target[at])),
+        };
+        for depth in 0..path.len() {
+            self.mark(top, &path[..depth], &path[depth]);
         }
-        let moves = matches!(operation.action, Action::Insert(_) | Action::Delete(_));
-        self.touched.push(Touched { top, path: path.clone(), moves, deleted_pair });
+        self.touched.push(Touched { top, path: path.clone(), did });
         Ok(())
     }
 
@@ -152,7 +162,7 @@ impl<'a> Updater<'a> {
         self.check_untouched(top, &[])?;
         let at = self.place(top);
         self.change(operation, at, top)?;
-        self.touched.push(Touched { top, path: Vec::new(), moves: false, deleted_pair: None });
+        self.touched.push(Touched { top, path: Vec::new(), did: Did::Change });
         self.pieces.retain(|pieces| pieces.top != top);
         Ok(())
     }
@@ -243,7 +253,7 @@ impl<'a> Updater<'a> {
         at: usize,
         token: &Token,
         top: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<Did, Fault> {
         let &Token::Index(number) = token else {
             return Err(not_a_container(token, class::ARRAY, self.target[at]));
         };
@@ -259,37 +269,39 @@ impl<'a> Updater<'a> {
                 let place = place(self, index);
                 self.splice(place, place, value);
                 self.set_count(at, count + 1);
+                Ok(Did::Insert)
             }
-            _ if index >= count => return Err(not_found(token)),
+            _ if index >= count => Err(not_found(token)),
             Action::Delete(elements) => {
                 let gone = elements.min(count - index);
                 let place = place(self, index);
                 let end = skip::skip_many(self.target, place, gone).expect("they are there");
                 self.splice(place, end, &[]);
                 self.set_count(at, count - gone);
+                Ok(Did::Delete(index))
             }
             _ => {
                 let place = place(self, index);
                 self.change(operation, place, top)?;
+                Ok(Did::Change)
             }
         }
-        Ok(())
     }
 
-    /// `at`: of the map's head. Gives the number of the pair that was deleted.
+    /// `at`: of the map's head.
     fn in_map(
         &mut self,
         operation: &Operation<'_>,
         at: usize,
         path: &[Token],
         top: u64,
-    ) -> Result<Option<u64>, Fault> {
+    ) -> Result<Did, Fault> {
         let (token, container) = path.split_last().expect("a path inside a field");
         let found = self.child(at, token)?;
         let (pairs, first) = read::map(self.target, at).expect("its class was asked");
         let pairs = u64::from(pairs);
         match (operation.action, found) {
-            (Action::Insert(_), Some(_)) => return Err(Fault::new(29, "a key that is not there yet", token)),
+            (Action::Insert(_), Some(_)) => Err(Fault::new(29, "a key that is not there yet", token)),
             (Action::Insert(value) | Action::Set(value), None) => {
                 let mut pair = Vec::new();
                 match token {
@@ -301,11 +313,12 @@ impl<'a> Updater<'a> {
                 self.splice(first, first, &pair);
                 self.set_count(at, pairs + 1);
                 if let Some(pieces) = self.pieces_of(top, container) {
-                    pieces.push_front(Piece { has_first: true, behind: 0 });
+                    pieces.push_front(Piece { has_first: true, is_changed: true, behind: 0 });
                 }
+                Ok(Did::Insert)
             }
             (Action::Delete(count), _) if count != 1 => {
-                return Err(Fault::new(29, "to delete 1 field from a map at a time", count));
+                Err(Fault::new(29, "to delete 1 field from a map at a time", count))
             }
             (Action::Delete(_), Some(found)) => {
                 let end = skip::skip(self.target, found.value_at).expect("whole");
@@ -322,7 +335,7 @@ impl<'a> Updater<'a> {
                         before += piece.pairs();
                     }
                 }
-                return Ok(Some(found.number));
+                Ok(Did::Delete(found.number))
             }
             (Action::Delete(_), None) => {
                 // From a map that an earlier operation has changed, nothing is as good as gone.
@@ -331,14 +344,11 @@ impl<'a> Updater<'a> {
                         && touched.path.len() > container.len()
                         && touched.path.starts_with(container)
                 };
-                if !self.touched.iter().any(is_changed) {
-                    return Err(not_found(token));
-                }
+                if self.touched.iter().any(is_changed) { Ok(Did::Change) } else { Err(not_found(token)) }
             }
-            (_, Some(found)) => self.change(operation, found.value_at, top)?,
-            (_, None) => return Err(not_found(token)),
+            (_, Some(found)) => self.change(operation, found.value_at, top).map(|()| Did::Change),
+            (_, None) => Err(not_found(token)),
         }
-        Ok(None)
     }
 
     /// Changes the value at `at`.
@@ -413,18 +423,19 @@ impl<'a> Updater<'a> {
     /// Containers in which this operation's way leaves that of an earlier one get the shortest head, and maps among them
     /// fall into pieces.
     fn branch(&mut self, top: u64, path: &[Token]) {
-        let mut branches: Vec<(usize, Token, Option<u64>)> = Vec::new();
+        let mut branches: Vec<(usize, Token, Did)> = Vec::new();
         self.touched.retain(|touched| {
             let common = touched.path.iter().zip(path).take_while(|(a, b)| a == b).count();
             if touched.top != top || common == touched.path.len() || common == path.len() {
                 return true;
             }
             let is_last = common + 1 == touched.path.len();
-            let deleted_pair = touched.deleted_pair.filter(|_| is_last);
-            branches.push((common, touched.path[common].clone(), deleted_pair));
-            !(touched.moves && is_last && deleted_pair.is_none())
+            let did = if is_last { touched.did } else { Did::Change };
+            branches.push((common, touched.path[common].clone(), did));
+            // An element that came or went is like one that was or was not there, once its container is apart.
+            did == Did::Change
         });
-        for (depth, earlier, deleted_pair) in branches {
+        for (depth, earlier, did) in branches {
             let container = &path[..depth];
             let Ok(at) = self.find(top, container) else { continue };
             if read::class_at(self.target, at) == class::ARRAY {
@@ -438,20 +449,29 @@ impl<'a> Updater<'a> {
                 continue;
             }
             let (pairs, mut pieces) = (u64::from(pairs), VecDeque::new());
-            match deleted_pair {
-                Some(0) => pieces.push_back(Piece { has_first: false, behind: pairs }),
-                Some(number) => {
+            let whole = |pairs: u64| {
+                (pairs > 0).then(|| Piece { has_first: true, is_changed: false, behind: pairs - 1 })
+            };
+            match did {
+                Did::Delete(0) => {
+                    pieces.push_back(Piece { has_first: false, is_changed: false, behind: pairs })
+                }
+                Did::Delete(number) => {
                     // Those behind the deleted pair come to the front with it.
-                    pieces.push_back(Piece { has_first: false, behind: pairs - number });
-                    pieces.push_back(Piece { has_first: true, behind: number - 1 });
+                    pieces.push_back(Piece { has_first: false, is_changed: false, behind: pairs - number });
+                    pieces.extend(whole(number));
                     self.rotate(at, number);
                 }
-                None if pairs > 0 => pieces.push_back(Piece { has_first: true, behind: pairs - 1 }),
-                None => {}
+                Did::Insert => {
+                    pieces.push_back(Piece { has_first: true, is_changed: true, behind: 0 });
+                    pieces.extend(whole(pairs - 1));
+                }
+                Did::Change => pieces.extend(whole(pairs)),
             }
             self.pieces.push(Pieces { top, path: container.to_vec(), pieces });
-            if deleted_pair.is_none() {
+            if did == Did::Change {
                 self.bring_pair_to_front(top, container, &earlier);
+                self.mark(top, container, &earlier);
             }
         }
     }
@@ -487,11 +507,49 @@ impl<'a> Updater<'a> {
         let kept = number - before;
         let moved = piece.pairs() - kept;
         piece.behind = kept - u64::from(piece.has_first);
-        pieces.push_front(Piece { has_first: true, behind: moved - 1 });
+        pieces.push_front(Piece { has_first: true, is_changed: false, behind: moved - 1 });
         let (_, first) = read::map(self.target, at).expect("a map");
         let start = skip::skip_many(self.target, first, 2 * number).expect("they are there");
         let end = skip::skip_many(self.target, start, 2 * moved).expect("they are there");
         self.target[first..end].rotate_right(end - start);
+    }
+
+    /// In a map in pieces, notes that a pair was changed, which begins a piece since it was asked for.
+    fn mark(&mut self, top: u64, container: &[Token], token: &Token) {
+        if self.pieces_of(top, container).is_none() {
+            return;
+        }
+        let Ok(at) = self.find(top, container) else { return };
+        let Ok(Some(Child { number, .. })) = self.child(at, token) else { return };
+        let mut before = 0;
+        for piece in self.pieces_of(top, container).into_iter().flatten() {
+            if before == number && piece.has_first {
+                piece.is_changed = true;
+                return;
+            }
+            before += piece.pairs();
+        }
+    }
+
+    /// Brings the pairs of maps in pieces into the order in which they are written.
+    fn order_pieces(&mut self) {
+        for Pieces { top, path, pieces } in std::mem::take(&mut self.pieces) {
+            let Ok(at) = self.find(top, &path) else { continue };
+            let Ok((_, first)) = read::map(self.target, at) else { continue };
+            let (mut changed, mut rest) = (Vec::new(), Vec::new());
+            let mut at = first;
+            for piece in pieces {
+                let behind =
+                    skip::skip_many(self.target, at, 2 * u64::from(piece.has_first)).expect("it is there");
+                let end = skip::skip_many(self.target, behind, 2 * piece.behind).expect("they are there");
+                let of_first = if piece.is_changed && piece.has_first { &mut changed } else { &mut rest };
+                of_first.extend_from_slice(&self.target[at..behind]);
+                rest.extend_from_slice(&self.target[behind..end]);
+                at = end;
+            }
+            changed.append(&mut rest);
+            self.target[first..at].copy_from_slice(&changed);
+        }
     }
 
     /// Brings all pairs from a number on to the front of the map at `at`.
