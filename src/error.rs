@@ -54,8 +54,6 @@ pub enum ErrorKind {
     DuplicateKey,
     /// An operation of UPDATE or UPSERT that cannot be, or not on this tuple.
     Update,
-    /// Logs hold transactions newer than the snapshot.
-    NewerLogs,
     /// No space of that name or id.
     NoSuchSpace,
     /// No index of that name or id.

@@ -17,80 +17,49 @@
 //! The LSNs of each replica go up by one from the log's vclock on, and from log to log. That is how a block is noticed
 //! that is missing, doubled or swapped, and the end of a log that was lost before another one.
 //!
-//! What writers did that is no damage, by the version in the text header:
-//!
-//! | writer | |
-//! |---|---|
-//! | before 2.1.2 | there is no TSN, so every row is a transaction |
-//! | before 2.1.2 (1.10.3 and later 1.10 apart) | a write that failed used up its LSNs: a gap is told as a notice |
-//! | before 3.0 | rows that a replica adds for its local spaces to a transaction of its master stand behind the master's COMMIT, and all have the TSN of the NOP that closes them: together they are one transaction |
+//! Older writers did one thing and another differently (`habits`).
 //!
 //! Rows up to the snapshot's vclock are skipped one by one, as Tarantool does. A transaction that the snapshot holds by
 //! half, which no checkpoint leaves, is given without those rows, and a notice tells of it.
 
 use super::compress::BUFFER_BYTES_KEPT;
-use super::header::version;
-use super::heads::End;
-use super::log::{LogChain, LogFile, beyond_snapshot, lsns_between};
+use super::habits::Habits;
+use super::log::{LogChain, beyond_snapshot};
 use super::log_row::{LogRow, Record};
 use super::row::kind_text;
 use super::segment::{BlockPlace, Segment, Then};
 use super::stop::Lookout;
-use super::transaction::{LogEnd, RowFault, RowPlace, Torn, Transaction};
+use super::transaction::{LogEnd, RowFault, RowPlace, Transaction};
 use super::vclock::Vclock;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, VCLOCK_COMPONENTS};
 use std::ops::{ControlFlow, Range};
 
-/// What the writer of a log was in the habit of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Habits {
-    /// LSNs may be missing.
-    gaps: bool,
-    /// Any row of a transaction may be the one whose LSN is the TSN, even one behind a COMMIT.
-    late_tsn: bool,
-}
-
-impl Habits {
-    fn of(log: &LogFile) -> Self {
-        let version = match &log.header.writer {
-            // Nobody before 1.7.4 said who it was.
-            None => [0; 3],
-            // A writer that is not Tarantool does as it does now.
-            Some(text) => version(text).unwrap_or([u32::MAX; 3]),
-        };
-        Self {
-            gaps: version < [2, 1, 2] && !(version >= [1, 10, 3] && version < [2, 0, 0]),
-            late_tsn: version < [3, 0, 0],
-        }
-    }
-}
-
 /// A transaction of which not all rows have come.
-struct Open {
-    tsn: u64,
+pub(super) struct Open {
+    pub(super) tsn: u64,
     /// Whether a row whose LSN is the TSN has come, where it should be.
     is_anchored: bool,
     /// Whether a row has come that is replicated.
     has_global: bool,
-    rows: u64,
+    pub(super) rows: u64,
     covered_rows: u64,
     /// Its first row.
-    place: RowPlace,
+    pub(super) place: RowPlace,
     /// Before its first row.
-    clock: Vclock,
+    pub(super) clock: Vclock,
 }
 
 /// Rows of a transaction that began in an earlier block, copied together.
 #[derive(Default)]
-struct Kept {
+pub(super) struct Kept {
     rows: Vec<Record>,
     bytes: Vec<u8>,
     blocks: Vec<(usize, BlockPlace)>,
 }
 
 impl Kept {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if self.bytes.capacity() + self.rows.capacity() * size_of::<Record>() > BUFFER_BYTES_KEPT {
             *self = Self::default();
         }
@@ -102,7 +71,7 @@ impl Kept {
 
 /// What may happen often and is told once.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     count: u64,
     first: String,
 }
@@ -115,7 +84,7 @@ impl Tally {
         self.count += 1;
     }
 
-    fn tell(&mut self, notices: &mut Vec<String>) {
+    pub(super) fn tell(&mut self, notices: &mut Vec<String>) {
         match std::mem::take(self) {
             Self { count: 0, .. } => {}
             Self { count: 1, first } => notices.push(first),
@@ -125,25 +94,25 @@ impl Tally {
 }
 
 /// Whether to go on.
-type Flow = Result<ControlFlow<()>, Error>;
+pub(super) type Flow = Result<ControlFlow<()>, Error>;
 
-const GO_ON: Flow = Ok(ControlFlow::Continue(()));
+pub(super) const GO_ON: Flow = Ok(ControlFlow::Continue(()));
 const STOP: Flow = Ok(ControlFlow::Break(()));
 
 pub(super) struct Framer<'a> {
-    chain: &'a LogChain,
-    lookout: Lookout,
+    pub(super) chain: &'a LogChain,
+    pub(super) lookout: Lookout,
     kept_bytes_max: usize,
     /// The log that is being read; none yet.
     log: Option<usize>,
-    habits: Habits,
+    pub(super) habits: Habits,
     /// Up to the last row read.
-    clock: Vclock,
-    open: Option<Open>,
-    kept: Kept,
-    gaps: Tally,
-    halves: Tally,
-    end: LogEnd,
+    pub(super) clock: Vclock,
+    pub(super) open: Option<Open>,
+    pub(super) kept: Kept,
+    pub(super) gaps: Tally,
+    pub(super) halves: Tally,
+    pub(super) end: LogEnd,
 }
 
 impl<'a> Framer<'a> {
@@ -164,12 +133,12 @@ impl<'a> Framer<'a> {
     }
 
     /// The state of the last whole transaction.
-    fn reached(&self) -> Vclock {
+    pub(super) fn reached(&self) -> Vclock {
         let clock = self.open.as_ref().map_or(&self.clock, |open| &open.clock);
         self.chain.covered.joined(clock)
     }
 
-    fn stop(&mut self, place: Option<RowPlace>) -> Flow {
+    pub(super) fn stop(&mut self, place: Option<RowPlace>) -> Flow {
         (self.end.is_stopped, self.end.stopped_before) = (true, place);
         STOP
     }
@@ -182,7 +151,7 @@ impl<'a> Framer<'a> {
         let file = &self.chain.files[segment.log];
         if self.log != Some(segment.log) {
             self.log = Some(segment.log);
-            self.habits = Habits::of(file);
+            self.habits = Habits::of(file.header.writer.as_deref());
         }
         self.end.bytes += segment.file_bytes();
         for (place, payload, rows) in segment.blocks() {
@@ -202,7 +171,7 @@ impl<'a> Framer<'a> {
     }
 
     /// Something is wrong behind what has been read. Who stops right before it need not know.
-    fn fault(&mut self, error: &Error) -> Flow {
+    pub(super) fn fault(&mut self, error: &Error) -> Flow {
         if self.lookout.is_met(&self.reached()) { self.stop(None) } else { Err(error.clone()) }
     }
 
@@ -250,7 +219,7 @@ impl<'a> Framer<'a> {
     }
 
     /// The error with its place.
-    fn at(&self, place: RowPlace, error: Error) -> Error {
+    pub(super) fn at(&self, place: RowPlace, error: Error) -> Error {
         error.row(place.row).block(place.block, place.byte).file(&self.chain.files[place.log].path)
     }
 
@@ -422,127 +391,6 @@ impl<'a> Framer<'a> {
         self.end.first_timestamp = self.end.first_timestamp.or(timestamp);
         self.end.last_timestamp = timestamp.or(self.end.last_timestamp);
         Ok(())
-    }
-
-    /// A log ends.
-    fn end_of(&mut self, number: usize, end: End) -> Flow {
-        let files = &self.chain.files;
-        let (file, next) = (&files[number], files.get(number + 1));
-        self.gaps.tell(&mut self.end.notices);
-        self.halves.tell(&mut self.end.notices);
-        if let (Some(open), End::Marker) = (&self.open, end) {
-            // A crash leaves no end marker.
-            let error = Error::new(ErrorKind::Row, "transaction without its last row")
-                .expected(format_args!("a row with the TSN {}", open.tsn))
-                .found(format_args!("the end of the log after {} rows", open.rows));
-            let error = self.at(open.place, error);
-            return self.fault(&error);
-        }
-        if let Some(next) = next {
-            match self.goes_on(file, end, next) {
-                Ok(true) => {}
-                Ok(false) => return self.stop(None),
-                Err(error) => return self.fault(&error),
-            }
-        }
-        if let End::Open { byte, torn_bytes: bytes } = end {
-            let mut torn = Torn { file: file.path.clone(), byte, bytes, rows: 0 };
-            // If another log goes on from before the transaction, whoever began that one has left it out as well.
-            if let Some(open) = self.open.take() {
-                (torn.byte, torn.rows) = (open.place.byte, open.rows);
-                self.clock = open.clock;
-                self.kept.clear();
-            }
-            if torn.bytes > 0 || torn.rows > 0 {
-                self.end.notices.push(torn.to_string());
-                self.end.torn = Some(torn).filter(|_| next.is_none());
-            }
-        }
-        if let Some(next) = next {
-            self.clock = next.header.vclock;
-        }
-        GO_ON
-    }
-
-    /// Whether the log `next` begins where `file` has ended, but for rows that the snapshot holds. False: rows are missing
-    /// between them, behind the point to stop at.
-    fn goes_on(&mut self, file: &LogFile, end: End, next: &LogFile) -> Result<bool, Error> {
-        let clock = self.open.as_ref().map_or(self.clock, |open| open.clock);
-        let (begin, reached) = (next.header.vclock, self.chain.covered.joined(&clock));
-        if !clock.is_covered_by(&begin) {
-            return Err(Error::new(ErrorKind::RowNumber, "the log begins before the end of another")
-                .expected(format_args!("the vclock {clock}, with which {} ends", file.path.display()))
-                .found(begin)
-                .file(&next.path));
-        }
-        if begin.is_covered_by(&reached) {
-            return Ok(true);
-        }
-        let missing = lsns_between(&reached, &begin);
-        let mut missing_ids = begin.iter().filter(|&(id, lsn)| lsn > reached.get(id));
-        if missing_ids.all(|(id, _)| self.lookout.is_before(id, reached.get(id) + 1)) {
-            return Ok(false);
-        }
-        match end {
-            End::Marker if self.habits.gaps && next.header.prev_vclock == Some(file.header.vclock) => {
-                let path = next.path.display();
-                let why = "as the writer of the log before left them where a write failed";
-                self.end.notices.push(format!("{path}: {missing} are in no log, {why}"));
-                Ok(true)
-            }
-            End::Marker => Err(Error::new(ErrorKind::RowNumber, "rows are missing between logs")
-                .expected(format_args!("the vclock {clock}, with which {} ends", file.path.display()))
-                .found(format_args!("{begin}, so that {missing} are in no log"))
-                .file(&next.path)),
-            End::Open { byte, torn_bytes } => {
-                let torn = match (&self.open, torn_bytes) {
-                    (Some(_), _) => ", then a transaction that was never finished".into(),
-                    (None, 0) => String::new(),
-                    (None, bytes) => format!(", then {bytes} bytes of a block"),
-                };
-                Err(Error::new(ErrorKind::Truncated, "log cut short before another")
-                    .expected(format_args!("rows up to {begin}, where {} begins", next.path.display()))
-                    .found(format_args!("rows up to {clock}{torn}"))
-                    .file(&file.path)
-                    .byte(byte))
-            }
-        }
-    }
-
-    /// The logs have ended, or were not read further than to the point asked for.
-    pub(super) fn finish(mut self) -> Result<LogEnd, Error> {
-        let reached = self.reached();
-        self.gaps.tell(&mut self.end.notices);
-        self.halves.tell(&mut self.end.notices);
-        if let Some(error) = self.chain.fault.as_ref().filter(|_| !self.end.is_stopped) {
-            let _stopped = self.fault(error)?;
-        }
-        if !self.end.is_stopped {
-            if let Some(log) =
-                self.chain.unfinished.as_ref().filter(|log| log.signature > reached.signature())
-            {
-                return Err(Error::new(ErrorKind::RowNumber, "rows are missing between logs")
-                    .expected(format_args!("a number of {} in the name, from {reached}", reached.signature()))
-                    .found(format_args!("{}, and no text header that says more", log.signature))
-                    .file(&log.path));
-            }
-            if !self.chain.covered.is_covered_by(&self.clock) {
-                self.end.notices.push(format!(
-                    "the logs end at {}, before the snapshot, {}",
-                    self.clock, self.chain.covered
-                ));
-            }
-        }
-        if let Some(missed) = self.lookout.missed(&reached) {
-            let what = if self.end.is_stopped {
-                "at which no transaction ends: stopped before it,"
-            } else {
-                "before which the logs end,"
-            };
-            self.end.notices.push(format!("asked to stop at {missed}, {what} at {reached}"));
-        }
-        self.end.vclock = reached;
-        Ok(self.end)
     }
 }
 

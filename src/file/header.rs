@@ -207,13 +207,6 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The three numbers that a version begins with.
-pub(crate) fn version(text: &str) -> Option<[u32; 3]> {
-    let mut numbers = text.split(['.', '-']).map(str::parse);
-    let mut next = || numbers.next()?.ok();
-    Some([next()?, next()?, next()?])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -307,8 +307,30 @@ mod tests {
                 assert!(text.ends_with(&format!("found a whole block at byte {}", 22 + 23 + gap)), "{text}");
             }
         }
-        let index = scan("XLOG", &[build::plain(b"more"), damaged(1000)].concat()).unwrap();
-        assert_eq!(index.end, End::Open { byte: 22 + 23, torn_bytes: 23 });
+        // The last block, whole but for its length; and one that is really cut.
+        let blocks = [build::plain(b"more"), damaged(1000)].concat();
+        let error = scan("XLOG", &blocks).unwrap_err();
+        assert!(error.to_string().ends_with("found 4 bytes, which fit the checksum"), "{error}");
+        let error = scan("XLOG", &[&blocks[..], &block::MAGIC_END].concat()).unwrap_err();
+        assert!(error.to_string().ends_with("found the end marker at byte 68"), "{error}");
+        let index = scan("XLOG", &blocks[..blocks.len() - 1]).unwrap();
+        assert_eq!(index.end, End::Open { byte: 22 + 23, torn_bytes: 22 });
+    }
+
+    #[test]
+    fn zeros_up_to_the_end_are_a_torn_tail_of_a_log_and_of_nothing_else() {
+        let first = build::plain(b"some rows");
+        for zeros in [1, 3, 4, 30, 5000] {
+            let blocks = [&first[..], &vec![0; zeros]].concat();
+            let end = scan("XLOG", &blocks).unwrap().end;
+            assert_eq!(end, End::Open { byte: 22 + first.len() as u64, torn_bytes: zeros as u64 });
+            let kind = |blocks: &[u8], filetype| scan(filetype, blocks).unwrap_err().kind();
+            assert_eq!(kind(&blocks, "SNAP"), ErrorKind::Container);
+            assert_eq!(kind(&[&blocks[..], b"x"].concat(), "XLOG"), ErrorKind::Container);
+            assert_eq!(kind(&[&blocks[..], &build::plain(b"more")].concat(), "XLOG"), ErrorKind::Container);
+            let behind_the_end = [&first[..], &block::MAGIC_END, &vec![0; zeros]].concat();
+            assert_eq!(kind(&behind_the_end, "XLOG"), ErrorKind::Container);
+        }
     }
 
     #[test]

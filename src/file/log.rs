@@ -33,7 +33,7 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    fn new(file: &ContainerFile) -> Self {
+    pub(super) fn new(file: &ContainerFile) -> Self {
         Self { path: file.path.clone(), header: file.header.clone(), bytes: file.bytes() }
     }
 

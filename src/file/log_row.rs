@@ -1,7 +1,7 @@
 //! Rows of logs in a compact form: what framing and replay ask of a row, as numbers and offsets into its payload.
 //!
 //! ```text
-//! a row of a log, as Tarantool writes most of them; numbers are of any width, other keys take the general way:
+//! a row of a log, as Tarantool writes most of them, with numbers of any width:
 //! 8x 00 type [02 replica] [07 group] 03 lsn 04 cb tttttttttttttttt [08 tsn] [09 flags]
 //! 8x 10 space [11 index] [15 base] [20 <key>] [28 <operations>] [21 <tuple or operations>]    no body: type NOP
 //! ```
@@ -13,7 +13,7 @@
 
 use super::row::{Row, kind};
 use crate::error::Error;
-use crate::msgpack::{HEADS, class, read, skip};
+use crate::msgpack::{class, read, skip};
 
 /// A flag of a row: it is the last of its transaction.
 pub(super) const COMMIT: u64 = 1;
@@ -39,12 +39,18 @@ impl Span {
         })
     }
 
+    #[inline]
+    fn is_some(self) -> bool {
+        self.end != 0
+    }
+
+    #[inline]
     fn get(self, bytes: &[u8]) -> Option<&[u8]> {
-        (self.end > self.start).then(|| &bytes[self.start as usize..self.end as usize])
+        self.is_some().then(|| &bytes[self.start as usize..self.end as usize])
     }
 
     fn moved(self, from: u32, to: u32) -> Self {
-        if self.end == 0 {
+        if !self.is_some() {
             return self;
         }
         Self { start: self.start - from + to, end: self.end - from + to }
@@ -185,103 +191,133 @@ impl Record {
     }
 }
 
-/// The row at `at` if it has the usual form.
+/// The row at `at` if it has the usual form, with its keys in the order in which Tarantool writes them: then it is a
+/// few comparisons that always end alike, and no choice among keys.
 #[inline]
 fn usual(bytes: &[u8], at: usize) -> Option<Record> {
     let mut record = NOTHING;
-    let (pairs, mut next) = pairs(bytes, at)?;
-    let (mut tsn_delta, mut flags) = (None, 0);
-    for _ in 0..pairs {
-        let key = *bytes.get(next)?;
-        next += 1;
-        if key == 0x04 {
-            let time = bytes.get(next..)?.first_chunk::<9>()?;
-            if time[0] != 0xcb {
-                return None;
-            }
-            record.timestamp = u64::from_be_bytes(*time.last_chunk::<8>()?);
-            next += 9;
-            continue;
-        }
-        let (number, end) = read::uint(bytes, next).ok()?;
-        next = end;
-        match key {
-            0x00 => record.kind = u32::try_from(number).ok()?,
-            0x02 => record.replica_id = u32::try_from(number).ok()?,
-            0x03 => record.lsn = number,
-            0x07 => record.is_local = u32::try_from(number).ok()? == 1,
-            0x08 => tsn_delta = Some(number),
-            0x09 => flags = number,
-            _ => return None,
-        }
+    let mut head = Pairs::new(bytes, at)?;
+    head.has(0x00).then_some(())?;
+    record.kind = head.uint32()?;
+    if head.has(0x02) {
+        record.replica_id = head.uint32()?;
     }
-    record.tsn = record.lsn.wrapping_sub(tsn_delta.unwrap_or(0));
-    record.flags = flags as u8;
-    record.is_last = tsn_delta.is_none() || flags & COMMIT != 0;
-    if u64::from(record.kind) != kind::NOP {
-        next = usual_body(bytes, next, &mut record)?;
+    if head.has(0x07) {
+        record.is_local = head.uint32()? == 1;
     }
-    record.row = Span::new(at, next);
+    if head.has(0x03) {
+        record.lsn = head.uint()?;
+    }
+    if head.has(0x04) {
+        record.timestamp = head.double()?;
+    }
+    record.tsn = record.lsn;
+    if head.has(0x08) {
+        record.tsn = record.lsn.wrapping_sub(head.uint()?);
+        record.is_last = false;
+    }
+    if head.has(0x09) {
+        let flags = head.uint()?;
+        record.flags = flags as u8;
+        record.is_last |= flags & COMMIT != 0;
+    }
+    let end = head.end()?;
+    let end = if u64::from(record.kind) == kind::NOP { end } else { usual_body(bytes, end, &mut record)? };
+    record.row = Span::new(at, end);
     Some(record)
 }
 
-/// Bits of the keys that a body must have.
-const SPACE: u8 = 1;
-const KEY: u8 = 2;
-const TUPLE: u8 = 4;
-const OPS: u8 = 8;
-
 #[inline]
 fn usual_body(bytes: &[u8], at: usize, record: &mut Record) -> Option<usize> {
-    let required = match u64::from(record.kind) {
-        kind::INSERT | kind::REPLACE => SPACE | TUPLE,
-        kind::UPDATE => SPACE | KEY | TUPLE,
-        kind::DELETE => SPACE | KEY,
-        kind::UPSERT => SPACE | OPS | TUPLE,
-        _ => return None,
-    };
-    let (pairs, mut at) = pairs(bytes, at)?;
-    let mut found = 0;
-    for _ in 0..pairs {
-        let key = *bytes.get(at)?;
-        at += 1;
-        let (span, bit) = match key {
-            0x10 | 0x11 | 0x15 => {
-                let (number, end) = read::uint(bytes, at).ok()?;
-                let number = u32::try_from(number).ok()?;
-                at = end;
-                match key {
-                    0x10 => {
-                        (record.space_id, record.has_space) = (number, true);
-                        found |= SPACE;
-                    }
-                    0x11 => record.index_id = number,
-                    _ => record.index_base = number,
-                }
-                continue;
-            }
-            0x20 => (&mut record.key, KEY),
-            0x21 => (&mut record.tuple, TUPLE),
-            0x28 => (&mut record.ops, OPS),
-            _ => return None,
-        };
-        if HEADS[*bytes.get(at)? as usize].class != class::ARRAY {
-            return None;
-        }
-        let end = skip::skip(bytes, at).ok()?;
-        *span = Span::new(at, end);
-        found |= bit;
-        at = end;
+    let mut body = Pairs::new(bytes, at)?;
+    body.has(0x10).then_some(())?;
+    (record.space_id, record.has_space) = (body.uint32()?, true);
+    if body.has(0x11) {
+        record.index_id = body.uint32()?;
     }
-    (found & required == required).then_some(at)
+    if body.has(0x15) {
+        record.index_base = body.uint32()?;
+    }
+    if body.has(0x20) {
+        record.key = body.array()?;
+    }
+    if body.has(0x28) {
+        record.ops = body.array()?;
+    }
+    if body.has(0x21) {
+        record.tuple = body.array()?;
+    }
+    let has_all = match u64::from(record.kind) {
+        kind::INSERT | kind::REPLACE => record.tuple.is_some(),
+        kind::UPDATE => record.key.is_some() && record.tuple.is_some(),
+        kind::DELETE => record.key.is_some(),
+        kind::UPSERT => record.ops.is_some() && record.tuple.is_some(),
+        _ => false,
+    };
+    body.end().filter(|_| has_all)
 }
 
-/// The number of pairs of the short map at `at`, and where the first begins.
-#[inline]
-fn pairs(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
-    match *bytes.get(at)? {
-        map @ 0x80..=0x8f => Some((map & 0x0f, at + 1)),
-        _ => None,
+/// The pairs of a short map, one after another.
+struct Pairs<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u8,
+}
+
+impl<'a> Pairs<'a> {
+    #[inline]
+    fn new(bytes: &'a [u8], at: usize) -> Option<Self> {
+        match *bytes.get(at)? {
+            map @ 0x80..=0x8f => Some(Self { bytes, at: at + 1, left: map & 0x0f }),
+            _ => None,
+        }
+    }
+
+    /// Takes the next key if it is this one.
+    #[inline]
+    fn has(&mut self, key: u8) -> bool {
+        if self.left == 0 || self.bytes.get(self.at) != Some(&key) {
+            return false;
+        }
+        self.at += 1;
+        self.left -= 1;
+        true
+    }
+
+    #[inline(always)]
+    fn uint(&mut self) -> Option<u64> {
+        let (number, end) = read::uint(self.bytes, self.at).ok()?;
+        self.at = end;
+        Some(number)
+    }
+
+    #[inline]
+    fn uint32(&mut self) -> Option<u32> {
+        u32::try_from(self.uint()?).ok()
+    }
+
+    /// The bits of a double.
+    #[inline]
+    fn double(&mut self) -> Option<u64> {
+        let bytes = self.bytes.get(self.at..)?.first_chunk::<9>()?;
+        self.at += bytes.len();
+        (bytes[0] == 0xcb).then_some(u64::from_be_bytes(*bytes.last_chunk()?))
+    }
+
+    #[inline]
+    fn array(&mut self) -> Option<Span> {
+        let start = self.at;
+        if !read::is(self.bytes, start, class::ARRAY) {
+            return None;
+        }
+        self.at = skip::skip(self.bytes, start).ok()?;
+        Some(Span::new(start, self.at))
+    }
+
+    /// Where the map ends, if no pair is left.
+    #[inline]
+    fn end(&self) -> Option<usize> {
+        (self.left == 0).then_some(self.at)
     }
 }
 
@@ -316,18 +352,6 @@ impl<'a> LogRow<'a> {
     #[inline]
     pub(crate) fn lsn(&self) -> u64 {
         self.record.lsn
-    }
-
-    /// Seconds since 1970.
-    #[inline]
-    pub(crate) fn timestamp(&self) -> Option<f64> {
-        self.record.timestamp()
-    }
-
-    /// Whether the row is of a local space, which is not replicated.
-    #[inline]
-    pub(crate) fn is_local(&self) -> bool {
-        self.record.is_local
     }
 
     /// Bit 0: the row ends its transaction (it may do so without the bit); 1: the transaction waits for the queue of
@@ -399,7 +423,7 @@ mod tests {
         };
         let bodies: &[(u8, &[&str])] = &[
             (2, &["82 10cd0200 21 9101", "83 10ce00000200 1101 21 92a16181a162c0"]),
-            (3, &["82 21 90 1005", "82 10cd0200 21 dc000101"]),
+            (3, &["82 1005 21 90", "82 10cd0200 21 dc000101"]),
             (4, &["83 10cd0200 20 9101 21 9193a12b0201", "85 10cd0200 1102 1501 20 9101 21 90"]),
             (5, &["82 10cd0200 20 9101", "83 10cd0200 1101 20 92a1610c"]),
             (9, &["84 10cd0200 1501 28 9193a12b0201 21 920102", "83 10cd0200 28 90 21 90"]),
@@ -480,6 +504,8 @@ mod tests {
             format!("84 0012 0201 0316 {TIME} 83 10cd0200 3790 3890"),
             format!("85 0002 0201 030d {TIME} a16101 82 10cd0200 21 9101"),
             format!("84 0002 0201 030d {TIME} 83 10cd0200 21 9101 2a80"),
+            format!("84 0003 0201 030d {TIME} 82 21 9101 10cd0200"),
+            format!("84 0201 030d 0003 {TIME} 82 10cd0200 21 9101"),
             format!("de0004 0002 0201 030d {TIME} 82 10cd0200 21 9101"),
             format!("84 00cd03e8 0201 030d {TIME}"),
         ] {

@@ -8,24 +8,28 @@
 //! ```
 //!
 //! `disk` is the seam to the operating system, `source` an opened file; `heads` finds blocks and how a file
-//! ends. Two ways lead through a file: `reader` goes from front to back, `pipeline` takes blocks in any order
+//! ends. Two ways lead through a file: `heads` goes from block to block, `pipeline` takes blocks in any order
 //! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one.
 //!
-//! Logs are read as transactions: `log` says which follow a snapshot, `segment` reads them in many threads and takes
-//! them apart into the compact rows of `log_row`, `transaction` puts those together again, up to the point of `stop`.
+//! Logs are read as transactions: `log` says which follow a snapshot; `segment` reads them in many threads and takes them
+//! apart into the compact rows of `log_row`; `framing` puts those together again, with an eye for what `habits`
+//! writers had, and `log_end` looks from log to log; `transaction` gives them to the caller, up to the point of
+//! `stop`. `rewind` finds the snapshot to begin with for such a point.
 
 pub(crate) mod block;
 pub(crate) mod compress;
 pub(crate) mod directory;
 pub(crate) mod disk;
 mod framing;
+pub(crate) mod habits;
 pub(crate) mod header;
 pub(crate) mod heads;
 pub(crate) mod info;
 pub(crate) mod log;
+mod log_end;
 pub(crate) mod log_row;
 pub(crate) mod pipeline;
-pub(crate) mod reader;
+pub(crate) mod rewind;
 pub(crate) mod row;
 mod segment;
 pub(crate) mod source;

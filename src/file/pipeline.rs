@@ -409,4 +409,50 @@ mod tests {
         }));
         assert!(outcome.is_err());
     }
+
+    #[test]
+    fn jobs_end_where_the_sink_says_so_or_a_panic_comes_from_where_they_are_made() {
+        for workers in [0, 1, 2, 5] {
+            let mut given = 0;
+            let mut next = || {
+                given += 1;
+                Some(given)
+            };
+            let mut sunk = Vec::new();
+            in_order(
+                workers,
+                &mut next,
+                || 100,
+                |plus, job| job + *plus,
+                |result| {
+                    sunk.push(result);
+                    Ok(if result == 107 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                },
+            )
+            .unwrap();
+            assert_eq!(sunk, [101, 102, 103, 104, 105, 106, 107]);
+            assert!(given <= 7 + (workers + 1) * IN_FLIGHT_PER_THREAD, "{given} for {workers} workers");
+            let mut left = 5;
+            let next = || {
+                left -= 1;
+                assert_ne!(left, 0, "on purpose");
+                Some(left)
+            };
+            let mut sunk = 0;
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                in_order(
+                    workers,
+                    next,
+                    || (),
+                    |(), job| job,
+                    |_| {
+                        sunk += 1;
+                        Ok(ControlFlow::Continue(()))
+                    },
+                )
+            }));
+            assert!(outcome.is_err());
+            assert_eq!(sunk, 4);
+        }
+    }
 }

@@ -256,3 +256,74 @@ impl<'a> Segments<'a> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::{MAGIC_END, build};
+    use super::super::disk::simulated::SimulatedDisk;
+    use super::*;
+    use std::path::Path;
+
+    /// The shortest rows: NOPs without LSNs.
+    fn nops(count: usize) -> Vec<u8> {
+        [0x81, 0x00, 0x0c].repeat(count)
+    }
+
+    #[test]
+    fn small_blocks_share_a_segment_and_a_fault_leaves_those_before_it() {
+        let mut bytes = b"XLOG\n0.13\nVClock: {}\n\n".to_vec();
+        for number in 0..2000 {
+            let rows = nops(number % 7 + 1);
+            bytes.extend(if number % 50 == 0 { build::zstd(&rows) } else { build::plain(&rows) });
+        }
+        bytes.extend(build::plain(&nops(200_000)));
+        bytes.extend(build::plain(&nops(3)));
+        let whole = [&bytes[..], &MAGIC_END].concat();
+        let read = |bytes: Vec<u8>| {
+            let disk = SimulatedDisk::with("1.xlog", bytes);
+            let file = ContainerFile::open(&disk, Path::new("1.xlog")).unwrap();
+            let logs = [LogFile::new(&file)];
+            let (spares, mut unpacker) = (Spares::default(), Unpacker::new(usize::MAX));
+            let mut segments = Segments::new(&disk, &logs, &spares);
+            let (mut count, mut blocks, mut then) = (0, Vec::new(), Then::More);
+            while let Some(mut segment) = segments.next() {
+                segment.read(&mut unpacker, usize::MAX);
+                for (place, payload, rows) in segment.blocks() {
+                    assert_eq!(payload.len(), 3 * rows.len());
+                    assert!(rows.iter().enumerate().all(|(number, row)| row.number as usize == number));
+                    blocks.push((place.index, rows.len()));
+                }
+                count += 1;
+                then = std::mem::replace(&mut segment.then, Then::More);
+                spares.put(segment);
+                if matches!(then, Then::Fault(_)) {
+                    break;
+                }
+            }
+            (count, blocks, then)
+        };
+        let expected = (0..2000).map(|number| (number, number as usize % 7 + 1));
+        let expected: Vec<_> = expected.chain([(2000, 200_000), (2001, 3)]).collect();
+        let (count, blocks, then) = read(whole.clone());
+        assert!((2..10).contains(&count), "{count} segments");
+        assert_eq!(blocks, expected);
+        assert!(matches!(then, Then::End(End::Marker)), "{then:?}");
+        let mut damaged = whole;
+        let at = damaged.len() - 4 - 9 - 19 - 100;
+        damaged[at] ^= 1;
+        let (_, blocks, then) = read(damaged);
+        assert_eq!(blocks, expected[..2000]);
+        let Then::Fault(error) = then else { panic!("{then:?}") };
+        assert_eq!((error.kind(), error.place().block), (ErrorKind::Checksum, Some(2000)), "{error}");
+    }
+
+    #[test]
+    fn a_block_of_many_tiny_rows_takes_no_more_memory_than_it_may() {
+        let rows_max = BUFFER_BYTES_KEPT / size_of::<Record>();
+        let mut rows = Vec::new();
+        decode(&nops(rows_max), &mut rows, 1000).unwrap();
+        let error = decode(&nops(rows_max + 1), &mut Vec::new(), 1000).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
+        decode(&nops(rows_max + 1), &mut Vec::new(), usize::MAX).unwrap();
+    }
+}

@@ -4,11 +4,8 @@
 //! transactions, up to the first one that lies beyond the point in *any* of the ways asked for. So every point
 //! names a state that this instance really had.
 
-use super::reader::BlockReader;
-use super::source::ContainerFile;
 use super::vclock::Vclock;
 use crate::error::{Error, ErrorKind};
-use crate::limits::BLOCK_UNPACKED_BYTES_MAX;
 
 /// Where replay stops; with nothing in it: nowhere.
 #[derive(Debug, Clone, Default)]
@@ -35,21 +32,6 @@ pub(crate) struct StopLsn {
 impl Stop {
     pub(crate) fn is_nowhere(&self) -> bool {
         self.lsn.is_none() && self.vclock.is_none() && self.time.is_none()
-    }
-
-    /// Whether a snapshot holds nothing beyond the point. When it was made its rows say, all with one time.
-    pub(super) fn is_reached_from(&self, snapshot: &ContainerFile) -> Result<bool, Error> {
-        let covered = &snapshot.header.vclock;
-        if Lookout::new(self, covered)?.is_before_vclock(covered) {
-            return Ok(false);
-        }
-        let Some(last) = self.time else { return Ok(true) };
-        let mut reader = BlockReader::new(snapshot, BLOCK_UNPACKED_BYTES_MAX);
-        let first = match reader.next()? {
-            Some((_, mut rows)) => rows.next().transpose()?.and_then(|row| row.head.timestamp),
-            None => None,
-        };
-        Ok(first.is_none_or(|time| time <= last))
     }
 }
 

@@ -114,6 +114,7 @@ fn bytes_of(transaction: &Transaction<'_>) -> Rows {
         .map(|row| {
             let whole = row.whole().unwrap();
             assert_eq!((row.replica_id(), row.lsn()), (whole.head.replica_id, whole.head.lsn.unwrap()));
+            assert_eq!(row.is_local(), whole.head.group_id == 1);
             let mut bytes = Vec::new();
             [row.key(), row.tuple(), row.ops()].into_iter().flatten().for_each(|part| bytes.extend(part));
             (row.replica_id(), row.lsn(), bytes)
@@ -128,7 +129,7 @@ fn read_with(
     bytes_max: usize,
     take: impl FnMut(&Transaction<'_>) -> Result<(), RowFault>,
 ) -> Result<LogEnd, Error> {
-    let snapshot = newest_snapshot(disk, Path::new("d"), &Stop::default())?;
+    let snapshot = newest_snapshot(disk, Path::new("d"))?;
     let logs = chain(disk, Path::new("d"), &snapshot.file, stop)?;
     let mut end = for_each_transaction(disk, &logs, threads, bytes_max, take)?;
     end.notices.splice(0..0, logs.notices);
@@ -218,6 +219,12 @@ const FOLDER: [&str; 7] = ["1:4", "1:5 1:6 1:7", "1:8", "2:1 2:2", "1:9 0:1", "2
 #[test]
 fn transactions_come_whole_and_in_the_order_of_the_logs() {
     for version in [NOW, OLD] {
+        let files = folder(version);
+        let snapshot = newest_snapshot(&files.disk(), Path::new("d")).unwrap();
+        let logs = chain(&files.disk(), Path::new("d"), &snapshot.file, &Stop::default()).unwrap();
+        let needed =
+            files.0.iter().filter(|(name, _)| !name.ends_with("0000.xlog") && !name.ends_with("snap"));
+        assert_eq!(logs.bytes() as usize, needed.map(|(_, bytes)| bytes.len()).sum::<usize>());
         let (transactions, end) = good(&folder(version));
         assert_eq!(transactions, FOLDER);
         assert_eq!(end.vclock.to_string(), "{0: 1, 1: 11, 2: 3}");
@@ -255,7 +262,9 @@ fn framed(version: &str, rows: &[Vec<u8>]) -> Files {
 
 #[test]
 fn every_shape_of_a_transaction_is_framed() {
-    let cases: &[(&str, &[Vec<u8>], &[&str])] = &[
+    /// A writer, the rows of a block, and the transactions.
+    type Case<'a> = (&'a str, &'a [Vec<u8>], &'a [&'a str]);
+    let cases: &[Case<'_>] = &[
         (NOW, &[insert(1, 13, "")], &["1:13"]),
         (
             NOW,
@@ -310,7 +319,9 @@ fn every_shape_of_a_transaction_is_framed() {
 
 #[test]
 fn what_is_not_framed_as_it_should_be_is_told_with_its_row() {
-    let cases: &[(&str, &[Vec<u8>], &[&str], &str)] = &[
+    /// A writer, the rows of a block, the transactions before the fault, and the fault.
+    type Case<'a> = (&'a str, &'a [Vec<u8>], &'a [&'a str], &'a str);
+    let cases: &[Case<'_>] = &[
         (
             NOW,
             &[insert(1, 13, "0800"), insert(1, 14, "")],
@@ -1019,7 +1030,7 @@ fn no_flipped_bit_of_a_row_with_its_checksum_made_right_changes_which_rows_belon
                 }
             }
         }
-        assert!(noticed > 1500, "{noticed}");
+        assert!(noticed > 1000, "{noticed}");
     }
 }
 
@@ -1028,7 +1039,7 @@ fn random_logs_come_out_as_they_went_in_whatever_the_number_of_threads() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
-    for round in 0..60 {
+    for round in 0..30 {
         let (mut clock, mut expected) = ([0u64; 4], Vec::new());
         let (mut files, mut prev) = (Files::default(), String::new());
         // The snapshot stands after any transaction; the first log begins before it.
@@ -1108,7 +1119,7 @@ fn random_transaction(
                 tail.extend([0x09, 0x01]);
             }
         }
-        let size = random.usize(0..if are_large { 60_000 } else { 30 });
+        let size = random.usize(0..if are_large { 20_000 } else { 30 });
         let text: String = std::iter::repeat_with(|| random.alphanumeric()).take(size).collect();
         let mut tuple = vec![0x92];
         rmp::encode::write_uint(&mut tuple, lsn).unwrap();

@@ -52,7 +52,7 @@ impl Vclock {
     #[inline]
     pub(crate) fn step(&mut self, replica_id: u32, lsn: u64) -> bool {
         match self.0.get_mut(replica_id as usize) {
-            Some(component) if component.wrapping_add(1) == lsn => {
+            Some(component) if component.checked_add(1) == Some(lsn) => {
                 *component = lsn;
                 true
             }

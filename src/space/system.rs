@@ -42,11 +42,6 @@ pub(crate) fn is_followed(space_id: u32) -> bool {
     matches!(space_id, SCHEMA_ID | COLLATION_ID | SPACE_ID | INDEX_ID | CLUSTER_ID | TRUNCATE_ID)
 }
 
-/// Whether rows of this space have to be at hand while logs are replayed: definitions are read from them anew.
-pub(crate) fn is_read_again(space_id: u32) -> bool {
-    matches!(space_id, SPACE_ID | INDEX_ID)
-}
-
 /// Bytes of a name (`BOX_NAME_MAX`).
 const NAME_BYTES_MAX: usize = 65_000;
 

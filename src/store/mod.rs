@@ -44,11 +44,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the newest snapshot of a data folder, or a lone `.snap` file.
+    /// Opens a data folder: its newest snapshot, and every transaction that its logs hold after that; or a lone `.snap`
+    /// file.
     ///
     /// # Errors
-    /// Whatever is wrong with the file, with its place; `NewerLogs` where logs in the folder hold transactions that
-    /// the snapshot does not have.
+    /// Whatever is wrong with a file, with its place. The end of the last log may be torn, as a crash leaves it: it is left
+    /// out, and the report tells.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &Options::new())
     }

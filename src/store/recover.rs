@@ -29,6 +29,7 @@ use crate::file::disk::RealDisk;
 use crate::file::heads::scan_heads;
 use crate::file::log::{self, LogChain};
 use crate::file::pipeline::BlockLoader;
+use crate::file::rewind::snapshot_up_to;
 use crate::file::row::{Row, SnapRow, kind, snapshot_row};
 use crate::file::source::ContainerFile;
 use crate::file::transaction::{LogEnd, for_each_transaction};
@@ -260,7 +261,7 @@ struct Loaded {
 impl Snapshot {
     fn open(path: &Path, options: &Options) -> Result<Self> {
         let directory::Snapshot { file, folder, notices } =
-            directory::newest_snapshot(&RealDisk, path, &options.stop)?;
+            snapshot_up_to(&RealDisk, path, options.wal_dir.as_deref(), &options.stop)?;
         let heads = scan_heads(&file, |_| {})?.heads;
         let limit =
             options.max_memory.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));

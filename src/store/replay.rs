@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::header::version;
+use crate::file::habits::version;
 use crate::file::log::LogChain;
 use crate::file::log_row::LogRow;
 use crate::file::row::{kind, kind_text};

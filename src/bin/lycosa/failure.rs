@@ -97,7 +97,6 @@ fn exit_code(kind: ErrorKind) -> u8 {
         | ErrorKind::Version
         | ErrorKind::Unsupported
         | ErrorKind::Memory
-        | ErrorKind::NewerLogs
         | ErrorKind::Absent => CANNOT_OPEN,
         // Truncated, Checksum, Container, Compression, Limit, MsgPack, Row, RowNumber, Schema, NoSystemRows,
         // TupleFormat, DuplicateKey, and whatever a later library adds: the content is not what it should be.
@@ -115,7 +114,6 @@ mod tests {
         assert_eq!(exit_code(ErrorKind::DuplicateKey), 1);
         assert_eq!(exit_code(ErrorKind::NoSuchSpace), 2);
         assert_eq!(exit_code(ErrorKind::Key), 2);
-        assert_eq!(exit_code(ErrorKind::NewerLogs), 3);
         assert_eq!(exit_code(ErrorKind::Absent), 3);
         assert_eq!(exit_code(ErrorKind::Memory), 3);
         assert_eq!(Failure::Output(io::ErrorKind::BrokenPipe.into()).code(), 0);
