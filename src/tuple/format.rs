@@ -200,12 +200,14 @@ impl Format {
         Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
     }
 
-    /// The type that a value has that a path leads to; an element of an array over which indexes go has that of all.
+    /// The type that Tarantool's updates take for that of a value inside a field: they look an element of an array up by
+    /// its number from 0, where the format has numbers from 1, so that an element has the type of the next one. An element
+    /// of an array over which indexes go has that of all.
     pub(crate) fn type_at(&self, field: u32, tokens: &[Token]) -> Option<FieldType> {
         let mut node = self.find(field, &[])?;
         for token in tokens {
             let is_it = |child: &Node| match token {
-                Token::Index(_) => child.token == *token || child.token == Token::Any,
+                Token::Index(number) => [Token::Index(number.saturating_add(1)), Token::Any].contains(&child.token),
                 _ => child.token == *token,
             };
             node =

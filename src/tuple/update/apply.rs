@@ -425,10 +425,12 @@ impl<'a> Updater<'a> {
     fn branch(&mut self, top: u64, path: &[Token]) {
         let mut branches: Vec<(usize, Token, Did)> = Vec::new();
         self.touched.retain(|touched| {
-            let common = touched.path.iter().zip(path).take_while(|(a, b)| a == b).count();
-            if touched.top != top || common == touched.path.len() || common == path.len() {
+            // From 3.0 on a way may be taken again, or a part of it: then the ways part at its last step.
+            let shorter = touched.path.len().min(path.len());
+            if touched.top != top || shorter == 0 {
                 return true;
             }
+            let common = touched.path.iter().zip(path).take_while(|(a, b)| a == b).count().min(shorter - 1);
             let is_last = common + 1 == touched.path.len();
             let did = if is_last { touched.did } else { Did::Change };
             branches.push((common, touched.path[common].clone(), did));
