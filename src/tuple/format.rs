@@ -207,7 +207,9 @@ impl Format {
         let mut node = self.find(field, &[])?;
         for token in tokens {
             let is_it = |child: &Node| match token {
-                Token::Index(number) => [Token::Index(number.saturating_add(1)), Token::Any].contains(&child.token),
+                Token::Index(number) => {
+                    [Token::Index(number.saturating_add(1)), Token::Any].contains(&child.token)
+                }
                 _ => child.token == *token,
             };
             node =

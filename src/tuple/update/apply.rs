@@ -88,9 +88,11 @@ impl<'a> Updater<'a> {
 
     /// All operations, or an error.
     pub(super) fn all(mut self, operations: &[Operation<'_>]) -> Result<()> {
-        (1..)
-            .zip(operations)
-            .try_for_each(|(number, operation)| self.one(operation).map_err(|fault| fault.into_error(number)))
+        for (number, operation) in (1..).zip(operations) {
+            self.one(operation).map_err(|fault| fault.into_error(number))?;
+        }
+        self.order_pieces();
+        Ok(())
     }
 
     /// Those that can be; gives how many cannot.
