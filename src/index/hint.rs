@@ -27,6 +27,9 @@ use crate::msgpack::parse::KeyKind as Kind;
 use crate::msgpack::{class, ext, read};
 use crate::tuple::field_map::StoredTuple;
 
+/// By how much the range of numbers may grow before hints have to be learnt anew.
+pub(crate) const GROWTH: u64 = 4;
+
 /// How hints of one index are made. See the head of this file.
 #[derive(Debug, Clone)]
 pub(crate) struct Hints {
@@ -106,8 +109,17 @@ impl Hints {
 
     /// Learns the ranges from a sample of tuples. An empty sample gives ranges that everything is outside of.
     pub(crate) fn sample(key_def: &KeyDef, sample: &[StoredTuple<'_>]) -> Self {
+        Self::learn(key_def, sample, false)
+    }
+
+    /// The same with room above for numbers that grow, such as the keys of rows to come.
+    pub(crate) fn sample_growing(key_def: &KeyDef, sample: &[StoredTuple<'_>]) -> Self {
+        Self::learn(key_def, sample, true)
+    }
+
+    fn learn(key_def: &KeyDef, sample: &[StoredTuple<'_>], grows: bool) -> Self {
         let coders = |parts: &[KeyPart]| -> Box<[Coder]> {
-            parts.iter().map(|part| Coder::sample(part, key_def.elements, sample)).collect()
+            parts.iter().map(|part| Coder::sample(part, key_def.elements, sample, grows)).collect()
         };
         let (own, tail, tail_if_nil) = (coders(key_def.own()), coders(key_def.tail()), key_def.unique);
         let tail_coded = if tail_if_nil { 0 } else { tail.len() };
@@ -254,7 +266,7 @@ enum Outside {
 }
 
 impl Coder {
-    fn sample(part: &KeyPart, elements: Option<u16>, sample: &[StoredTuple<'_>]) -> Self {
+    fn sample(part: &KeyPart, elements: Option<u16>, sample: &[StoredTuple<'_>], grows: bool) -> Self {
         let values = || {
             sample.iter().flat_map(move |tuple| {
                 let count = elements.map_or(1, |slot| tuple.elements(slot).unwrap_or(0));
@@ -292,7 +304,7 @@ impl Coder {
                 coder.greatest = coder.greatest.max(image);
             }
         }
-        coder.fix_width();
+        coder.fix_width(grows);
         coder
     }
 
@@ -315,13 +327,20 @@ impl Coder {
     }
 
     /// Gives the sampled range some room and counts the bits of its codes.
-    fn fix_width(&mut self) {
+    fn fix_width(&mut self, grows: bool) {
         if self.least > self.greatest {
             (self.least, self.greatest) = (0, 0);
         }
         let room = (self.greatest - self.least) / 1024;
         self.least = self.least.saturating_sub(room);
-        self.greatest = self.greatest.saturating_add(room);
+        use ImageKind::{Datetime, Double, Integer, Number, Unsigned};
+        let above = match self.image {
+            Unsigned | Integer | Double | Number | Datetime if grows => {
+                (self.greatest - self.least).saturating_mul(GROWTH - 1)
+            }
+            _ => room,
+        };
+        self.greatest = self.greatest.saturating_add(above);
         // Codes run to greatest - least + 2 + below; a range that is too wide for 64 bits gives up its ends.
         if self.greatest - self.least > u64::MAX - 4 {
             (self.least, self.greatest) = (self.least.max(2), self.greatest.min(u64::MAX - 2));

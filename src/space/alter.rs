@@ -17,13 +17,18 @@ use std::sync::Arc;
 use super::catalog::Schema;
 use super::change::TableWriter;
 use super::definition::SpaceDef;
-use super::loader::{LoadOptions, SpaceLoader};
+use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader};
 use super::system;
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::build::{Built, Feed, Plan, Scratch, Unfinished};
+use crate::index::hint::{GROWTH, Hints};
+use crate::index::iterator::IteratorType;
+use crate::index::tree::node::NodePool;
 use crate::msgpack::write;
-use crate::tuple::field_map::FieldMapBuf;
-use crate::tuple::slab::Budget;
+use crate::tuple::arena::Arena;
+use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
+use crate::tuple::slab::{Budget, Handle};
 use crate::tuple::update::Fields;
 
 /// A table of no tuples.
@@ -57,6 +62,43 @@ fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOp
     Ok(altered)
 }
 
+/// Learns the hints of all indexes anew and builds them again; an index for which there is no memory stays as it is.
+fn learn_again(table: &mut Table) {
+    let Some(primary) = table.primary() else { return };
+    let handles: Vec<Handle> = primary.handles();
+    let step = handles.len().div_ceil(SAMPLE_TUPLES_MIN).max(1);
+    let arena = table.arena.clone();
+    let sample: Vec<StoredTuple<'_>> =
+        handles.iter().step_by(step).map(|&handle| arena.get(handle)).collect();
+    for (number, index) in table.indexes.iter_mut().enumerate() {
+        let Some(index) = index.as_mut().filter(|index| !index.hints.is_none()) else { continue };
+        let hints = Hints::sample_growing(&index.key_def, &sample);
+        let plan = match number {
+            0 => Plan::ordered(index.key_def.clone(), hints),
+            _ => Plan::buckets(index.key_def.clone(), hints, &sample, handles.len() as u64),
+        };
+        if let Some(built) = build(&plan, &arena, &table.pool, &handles) {
+            index.hints = plan.hints;
+            match std::mem::replace(&mut index.built, built) {
+                Built::Tree(tree) => tree.free(),
+                Built::MultikeyTree(tree) => tree.free(),
+                Built::Hash(..) => unreachable!("a HASH index has no hints"),
+            }
+        }
+    }
+}
+
+fn build(plan: &Plan, arena: &Arena, pool: &Arc<NodePool>, handles: &[Handle]) -> Option<Built> {
+    let mut feed = Feed::new(plan, pool);
+    feed.add(plan, arena, handles).ok()?;
+    feed.end_run(0);
+    let unfinished = Unfinished::join(vec![feed]);
+    let mut scratch = Scratch::default();
+    let jobs = (0..unfinished.jobs()).map(|job| unfinished.job(job, plan, arena, pool, &mut scratch));
+    let parts = jobs.map(|done| done.ok().map(|(part, _)| part)).collect::<Option<_>>()?;
+    Unfinished::finish(plan, pool, parts).ok()
+}
+
 fn check_tuples(table: Table) -> Result<Table> {
     let mut map = FieldMapBuf::default();
     for tuple in table.primary().into_iter().flat_map(|primary| primary.all()) {
@@ -73,12 +115,31 @@ pub(crate) struct Living {
     pub(crate) writer: TableWriter,
     /// What update operations know of the fields.
     pub(crate) fields: Fields,
+    /// With so many tuples hints are learnt anew: what they were learnt from is too little by then.
+    learn_at: u64,
 }
 
 impl Living {
     fn new(table: Table) -> Self {
-        Self { writer: TableWriter::new(&table), fields: Fields::new(&table.def.format), table }
+        let learn_at = learn_at(&table);
+        Self { writer: TableWriter::new(&table), fields: Fields::new(&table.def.format), learn_at, table }
     }
+
+    /// To be called when tuples have been added.
+    #[inline]
+    pub(crate) fn grown(&mut self) {
+        if self.table.tuples >= self.learn_at {
+            learn_again(&mut self.table);
+            self.learn_at = learn_at(&self.table);
+        }
+    }
+}
+
+/// Tuples of a table whose hints are worth learning: fewer are in the cache anyway.
+const LEARN_TUPLES_MIN: u64 = 1000;
+
+fn learn_at(table: &Table) -> u64 {
+    (table.tuples.saturating_mul(GROWTH)).max(LEARN_TUPLES_MIN)
 }
 
 /// What there is of a space.
@@ -147,7 +208,7 @@ impl<'a> Catalog<'a> {
         let Some(primary) = self.tables.get(&id).and_then(|living| living.table.primary()) else {
             return Ok(Vec::new());
         };
-        let tuples = primary.select(crate::index::iterator::IteratorType::Eq, key)?;
+        let tuples = primary.select(IteratorType::Eq, key)?;
         Ok(tuples.map(|tuple| tuple.data().to_vec()).collect())
     }
 

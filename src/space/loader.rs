@@ -100,7 +100,12 @@ impl SpaceLoader {
             if key.kind == IndexKind::Hash {
                 return Plan::hashed(key_def, entries);
             }
-            let hints = if self.options.hints { Hints::sample(&key_def, sample) } else { Hints::none() };
+            let hints = match self.options.hints {
+                // Primary keys are what goes on growing.
+                true if self.is_primary(key) => Hints::sample_growing(&key_def, sample),
+                true => Hints::sample(&key_def, sample),
+                false => Hints::none(),
+            };
             if self.is_primary(key) {
                 Plan::ordered(key_def, hints)
             } else {

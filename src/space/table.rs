@@ -135,6 +135,15 @@ impl IndexData {
         key.compare(&self.key_def, self.position(entry)).is_eq().then_some(entry.handle)
     }
 
+    /// The handles of all entries, in the order of the index.
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        match &self.built {
+            Built::Tree(tree) => tree.begin().map(handle).collect(),
+            Built::MultikeyTree(tree) => tree.begin().map(handle).collect(),
+            Built::Hash(hash, _) => hash.tree().begin().map(handle).collect(),
+        }
+    }
+
     /// The tuples of the entries from one key (included) to another (not included); an empty key is no bound. A tuple
     /// may come several times.
     pub(super) fn handles_between(&self, begin: &[u8], end: &[u8]) -> Result<Vec<Handle>> {
@@ -149,9 +158,7 @@ impl IndexData {
             Built::MultikeyTree(tree) => {
                 tree.lower_bound(&self.probe(&begin, false)).take_while(walk).map(handle).collect()
             }
-            Built::Hash(hash, _) if begin.values.is_empty() && end.values.is_empty() => {
-                hash.tree().begin().map(handle).collect()
-            }
+            Built::Hash(..) if begin.values.is_empty() && end.values.is_empty() => self.handles(),
             Built::Hash(..) => {
                 return Err(Error::new(ErrorKind::Key, "a range of a HASH index")
                     .expected("none: it has no order")

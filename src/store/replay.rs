@@ -205,7 +205,9 @@ impl<'a> Replay<'a> {
         let rules = &self.dialects[log].rules;
         let (report, updated) = (&mut self.report, &mut self.updated);
         if !system::is_followed(space_id) {
-            return change(living, row, rules, updated, report);
+            change(living, row, rules, updated, report)?;
+            living.grown();
+            return Ok(());
         }
         let old = present(living, row)?;
         change(living, row, rules, updated, report)?;
@@ -257,7 +259,7 @@ fn change(
     updated: &mut Vec<u8>,
     report: &mut LogReport,
 ) -> Result<()> {
-    let Living { table, writer, fields } = living;
+    let Living { table, writer, fields, .. } = living;
     let missing = |what: &str| Error::new(ErrorKind::Row, "row body").expected(what).found("none");
     let tuple = || row.tuple().ok_or_else(|| missing("a tuple"));
     let key = || row.key().ok_or_else(|| missing("a key"));

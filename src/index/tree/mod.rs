@@ -67,6 +67,22 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.levels
     }
 
+    /// Gives all nodes back, which nobody else may know.
+    pub(crate) fn free(self) {
+        fn free<const MULTI: bool>(pool: &NodePool, id: NodeId, freed: &mut Vec<NodeId>) {
+            let node = pool.node::<MULTI>(id);
+            if !node.is_leaf() {
+                node.children().iter().for_each(|&child| free::<MULTI>(pool, child, freed));
+            }
+            freed.push(id);
+        }
+        let mut freed = Vec::new();
+        if let Some(root) = self.root {
+            free::<MULTI>(&self.pool, root, &mut freed);
+        }
+        self.pool.give_back(&mut freed);
+    }
+
     /// Bytes of all nodes.
     pub(crate) fn bytes(&self) -> u64 {
         fn nodes<const MULTI: bool>(pool: &NodePool, id: NodeId) -> u64 {
