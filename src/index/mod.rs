@@ -6,9 +6,12 @@
 //!                              -> hash_key   hash and equality, for HASH
 //! tuples of a recovery -> build -> tree, hash
 //! a search key -> key -> a place in a tree
+//! a changed tuple -> change -> its entries put in, put over old ones, or taken out
 //! ```
 
 pub(crate) mod build;
+#[cfg_attr(not(test), expect(dead_code, reason = "the replay of logs comes next"))]
+pub(crate) mod change;
 pub(crate) mod compare;
 pub(crate) mod hash;
 pub(crate) mod hash_key;

@@ -126,16 +126,20 @@ impl SpaceLoader {
         match failure {
             Failure::Error(error) => self.in_space(error),
             Failure::Duplicate(Twins(first, second)) => {
-                let show = |handle| short(self.arena.get(handle).data());
-                let index = &self.def.indexes[key.number].name;
-                let error =
-                    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {index}"))
-                        .expected("one tuple")
-                        .found(format!("{} and {}", show(first), show(second)));
-                self.in_space(error)
+                duplicate(&self.def, key.number, self.arena.get(first).data(), self.arena.get(second).data())
             }
         }
     }
+}
+
+/// Two tuples have one key in an index; `number` is its position in the definition's list.
+#[cold]
+pub(super) fn duplicate(def: &SpaceDef, number: usize, first: &[u8], second: &[u8]) -> Error {
+    let what = format!("duplicate key in unique index {}", def.indexes[number].name);
+    Error::new(ErrorKind::DuplicateKey, what)
+        .expected("one tuple")
+        .found(format!("{} and {}", short(first), short(second)))
+        .space(&def.name)
 }
 
 /// A tuple as JSON, as much of it as fits a message.
@@ -399,7 +403,7 @@ impl Gathered {
             cost,
         };
         if table.was_sorted() && fingerprint.is_some() {
-            table.fingerprint = Some(table.sum_in_order());
+            table.fingerprint = Some(table.scan_fingerprint());
         }
         Ok(table)
     }

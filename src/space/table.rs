@@ -30,6 +30,7 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Option<IndexData>>,
     pub(crate) tuples: u64,
     pub(crate) bytes: u64,
+    /// None: not asked for, or out of date since a change ([`Table::scan_fingerprint`] makes it anew).
     pub(crate) fingerprint: Option<u32>,
     pub(crate) cost: Cost,
 }
@@ -44,12 +45,15 @@ impl Table {
         self.cost.sorted > 0
     }
 
-    /// CRC-32 over the tuples in the order of the primary key.
-    pub(crate) fn sum_in_order(&self) -> u32 {
-        let mut crc = crc32fast::Hasher::new();
-        if let Some(Some(primary)) = self.indexes.first() {
-            primary.all().for_each(|tuple| crc.update(tuple.data()));
+    /// The fingerprint by a scan: CRC-32 over the tuples in the order of the primary key; where that is a HASH, the sum
+    /// of each tuple's CRC-32.
+    pub(crate) fn scan_fingerprint(&self) -> u32 {
+        let Some(Some(primary)) = self.indexes.first() else { return crc32fast::hash(&[]) };
+        if matches!(primary.built, Built::Hash(..)) {
+            return primary.all().fold(0, |sum, tuple| sum.wrapping_add(crc32fast::hash(tuple.data())));
         }
+        let mut crc = crc32fast::Hasher::new();
+        primary.all().for_each(|tuple| crc.update(tuple.data()));
         crc.finalize()
     }
 }
@@ -86,17 +90,7 @@ impl IndexData {
     /// `Key`: the key does not fit, is not a whole one or holds a nil, or the index is not unique.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<StoredTuple<'_>>> {
         let key = Key::new(&self.key_def, key)?;
-        if !self.key_def.unique || key.values.len() != self.key_def.own {
-            return Err(Error::new(ErrorKind::Key, "get")
-                .expected(format!("a whole key ({} parts) of a unique index", self.key_def.own))
-                .found(match self.key_def.unique {
-                    true => format!("{} parts", key.values.len()),
-                    false => "an index that is not unique".into(),
-                }));
-        }
-        if key.has_nil() {
-            return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
-        }
+        check_whole(&self.key_def, &key.values)?;
         Ok(match &self.built {
             Built::Hash(hash, hasher) => self.find(hash, hasher, &key).map(|handle| self.arena.get(handle)),
             Built::Tree(tree) => self.first_equal(tree, &key),
@@ -173,6 +167,22 @@ impl IndexData {
         };
         Select { index: self, state }
     }
+}
+
+/// Checks that a key is one of a unique index, has all parts, and no nil.
+pub(super) fn check_whole(key_def: &KeyDef, values: &[Option<usize>]) -> Result<()> {
+    if !key_def.unique || values.len() != key_def.own {
+        return Err(Error::new(ErrorKind::Key, "get")
+            .expected(format!("a whole key ({} parts) of a unique index", key_def.own))
+            .found(match key_def.unique {
+                true => format!("{} parts", values.len()),
+                false => "an index that is not unique".into(),
+            }));
+    }
+    if values.iter().any(Option::is_none) {
+        return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
+    }
+    Ok(())
 }
 
 /// Finds the place of a search key among entries.

@@ -207,6 +207,26 @@ impl<const MULTI: bool> Tree<MULTI> {
     }
 }
 
+impl<const MULTI: bool> Tree<MULTI> {
+    /// Nodes that so many inserts and then so many removals may take. With as many in reserve none of them fails.
+    ///
+    /// One by one each may copy and split a node a level, and the inserts may add a level or more. Where they are
+    /// many, they share: each of the `in_use` nodes is copied once at most and split once at most, and then only
+    /// every 18th insert splits again (a node that was split is half full).
+    pub(crate) fn nodes_needed(&self, inserts: usize, removals: usize, in_use: usize) -> usize {
+        if inserts + removals <= 1 {
+            return inserts * (2 * self.levels + 1) + removals * 2 * self.levels;
+        }
+        const FEW: usize = 16;
+        let levels = if inserts <= FEW { self.levels + usize::from(inserts > 0) } else { LEVELS_MAX };
+        let one_by_one = inserts * (2 * levels + 1) + removals * 2 * levels;
+        // An edit asks for all that it alone might take, even if there is little left to copy or split.
+        let splits = if inserts == 0 { 0 } else { 2 * in_use + inserts / 16 };
+        let shared = in_use + splits + 4 * LEVELS_MAX;
+        one_by_one.min(shared)
+    }
+}
+
 impl Edit<'_> {
     /// The node to edit in place of `id`, and whether it is a copy. The writer has a node in reserve.
     fn own<const MULTI: bool>(&mut self, pool: &NodePool, id: NodeId) -> (NodeId, bool) {

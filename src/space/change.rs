@@ -1,0 +1,324 @@
+//! The one way in which a space changes: a tuple dies, a tuple is born, in the table and all its indexes at once.
+//!
+//! Every statement comes down to `old` and `new`, one of which may be missing, and goes
+//!
+//! ```text
+//! walk the new tuple         its format
+//! put it in the arena        its room
+//! look at the primary index  who is old?
+//! look at every other index  is there another one with a key that must be unique?
+//! reserve nodes              for all edits
+//! ------------------------------------------------------ up to here a fault leaves everything as it was
+//! apply to every index       cannot fail
+//! count; free what died
+//! ```
+//!
+//! The writing side is one value a table, kept across statements: its buffers are used again, so that a statement
+//! allocates nothing but the tuple's room and now and then a node.
+//!
+//! Under `free_at_once` (the replay of logs, while nobody reads) what died is used again from the next statement on;
+//! otherwise it is listed for whoever knows when the last reader is gone.
+
+use super::loader::duplicate;
+use super::table::{IndexData, Table, check_whole};
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::build::{Built, RECOVERY_TXN};
+use crate::index::change::{Order, Spot};
+use crate::index::key::Key;
+use crate::index::tree::edit::Edit;
+use crate::index::tree::node::{NODE_BYTES, NodeId, NodeWriter};
+use crate::tuple::arena::ArenaWriter;
+use crate::tuple::field_map::FieldMapBuf;
+use crate::tuple::slab::Handle;
+
+/// The writing side of a table. See the head of this file.
+pub(crate) struct TableWriter {
+    nodes: NodeWriter,
+    tuples: ArenaWriter,
+    map: FieldMapBuf,
+    /// What is known of each index of the definition's list.
+    spots: Vec<Spot>,
+    /// Offsets of the values of the statement's keys.
+    begin_values: Vec<Option<usize>>,
+    end_values: Vec<Option<usize>>,
+    /// The tuples of a range.
+    range: Vec<Handle>,
+    /// The running transaction; nodes that were born in it are edited in place.
+    pub(crate) txn: u64,
+    /// Nobody sees an earlier version: what dies is used again after the statement.
+    pub(crate) free_at_once: bool,
+    /// Nodes and tuples that died, unless they were freed at once.
+    pub(crate) retired_nodes: Vec<NodeId>,
+    pub(crate) retired_tuples: Vec<Handle>,
+}
+
+fn order(index: &IndexData) -> Order<'_> {
+    Order { key_def: &index.key_def, hints: &index.hints, arena: &index.arena }
+}
+
+/// The primary index, which every statement goes by.
+fn primary(table: &Table) -> Result<&IndexData> {
+    let first = table.indexes.first().and_then(Option::as_ref);
+    let is_usable = |index: &&IndexData| {
+        table.def.primary().is_some() && index.key_def.unique && index.key_def.elements.is_none()
+    };
+    first.filter(is_usable).ok_or_else(|| {
+        Error::new(ErrorKind::Absent, "the primary index, without which a space cannot be changed")
+            .space(&table.def.name)
+    })
+}
+
+impl TableWriter {
+    /// For the replay of logs; `txn` and `free_at_once` may be set otherwise.
+    pub(crate) fn new(table: &Table) -> Self {
+        Self {
+            nodes: NodeWriter::new(table.pool.clone()),
+            tuples: ArenaWriter::new(table.arena.clone()),
+            map: FieldMapBuf::default(),
+            spots: table.indexes.iter().map(|_| Spot::default()).collect(),
+            begin_values: Vec::new(),
+            end_values: Vec::new(),
+            range: Vec::new(),
+            txn: RECOVERY_TXN,
+            free_at_once: true,
+            retired_nodes: Vec::new(),
+            retired_tuples: Vec::new(),
+        }
+    }
+
+    /// Inserts a tuple.
+    ///
+    /// # Errors
+    /// `DuplicateKey` for a key that a unique index has, naming both tuples; `MsgPack` and `TupleFormat` for the tuple;
+    /// `Memory`; `Absent` without a primary index. On any error, of this and the other statements, nothing has changed.
+    pub(crate) fn insert(&mut self, table: &mut Table, tuple: &[u8]) -> Result<()> {
+        self.with_new(table, tuple, |writer, table, new| match writer.look_for(table, new)? {
+            Some(twin) => Err(conflict(table, 0, twin, new)),
+            None => writer.change(table, None, Some(new)).map(|()| true),
+        })
+        .map(drop)
+    }
+
+    /// Puts a tuple in the place of the one with its primary key, if there is one.
+    ///
+    /// # Errors
+    /// As `insert`, but for the primary key.
+    pub(crate) fn replace(&mut self, table: &mut Table, tuple: &[u8]) -> Result<()> {
+        self.with_new(table, tuple, |writer, table, new| {
+            let old = writer.look_for(table, new)?;
+            writer.change(table, old, Some(new)).map(|()| true)
+        })
+        .map(drop)
+    }
+
+    /// Deletes the tuple with this whole primary key; false if there is none.
+    ///
+    /// # Errors
+    /// `Key` for the key, `Memory`, `Absent`.
+    pub(crate) fn delete(&mut self, table: &mut Table, key: &[u8]) -> Result<bool> {
+        let Some(old) = self.find(table, key)? else { return Ok(false) };
+        self.change(table, Some(old), None)?;
+        Ok(true)
+    }
+
+    /// The tuple with this whole primary key.
+    ///
+    /// # Errors
+    /// `Key` for the key, `Absent`.
+    pub(crate) fn find(&mut self, table: &Table, key: &[u8]) -> Result<Option<Handle>> {
+        let index = primary(table)?;
+        let in_space = |error: Error| error.space(&table.def.name);
+        Key::check(&index.key_def, key, &mut self.begin_values).map_err(in_space)?;
+        check_whole(&index.key_def, &self.begin_values).map_err(in_space)?;
+        let (place, old) = order(index).seek_key(&index.built, key, &self.begin_values);
+        if let Some(old) = old {
+            self.spots[0].found(place, old);
+        }
+        Ok(old)
+    }
+
+    /// The tuple with the primary key of this one, whose format is checked.
+    ///
+    /// # Errors
+    /// `MsgPack` and `TupleFormat` for the tuple, `Memory`, `Absent`.
+    pub(crate) fn find_tuple(&mut self, table: &Table, tuple: &[u8]) -> Result<Option<Handle>> {
+        let new = self.put(table, tuple)?;
+        let found = self.look_for(table, new);
+        self.tuples.free(new);
+        found
+    }
+
+    /// Puts the result of an update or upsert of `old` in its place; false, and nothing done, if its primary key is
+    /// not that of `old`.
+    ///
+    /// # Errors
+    /// As `replace`.
+    pub(crate) fn put_updated(&mut self, table: &mut Table, old: Handle, new: &[u8]) -> Result<bool> {
+        self.with_new(table, new, |writer, table, new| {
+            let found = writer.look_for(table, new)?;
+            if found == Some(old) {
+                writer.change(table, found, Some(new))?;
+            }
+            Ok(found == Some(old))
+        })
+    }
+
+    /// Deletes the tuples that an index has from one key up to, but without, another, in the order of the index. A key
+    /// may have fewer parts than the index; one of none is no bound. Gives the number of tuples.
+    ///
+    /// # Errors
+    /// `NoSuchIndex`, `Absent`; `Key` for the keys, and if the index has no order; `Memory`.
+    pub(crate) fn delete_range(
+        &mut self,
+        table: &mut Table,
+        index_id: u32,
+        begin: &[u8],
+        end: &[u8],
+    ) -> Result<u64> {
+        primary(table)?;
+        self.list_range(table, index_id, begin, end).map_err(|error| error.space(&table.def.name))?;
+
+        let mut range = std::mem::take(&mut self.range);
+        let needed = table.indexes.iter().flatten().map(|index| {
+            let entries = match index.key_def.elements {
+                Some(_) => usize::MAX / 64,
+                None => range.len(),
+            };
+            index.built.nodes_needed(0, entries, self.nodes_in_use(table))
+        });
+        let needed: usize = needed.sum();
+        let count = range.len() as u64;
+        let outcome = self.nodes.reserve(needed).map_err(|error| error.space(&table.def.name));
+        if outcome.is_ok() {
+            for &old in &range {
+                self.look_for_old(table, old);
+                self.apply(table, Some(old), None);
+            }
+        }
+        range.clear();
+        self.range = range;
+        outcome.map(|()| count)
+    }
+
+    /// The tuples of a range, each once, to `self.range`.
+    fn list_range(&mut self, table: &Table, index_id: u32, begin: &[u8], end: &[u8]) -> Result<()> {
+        let Some(number) = table.def.indexes.iter().position(|index| index.id == index_id) else {
+            return Err(Error::new(ErrorKind::NoSuchIndex, "index of a range").found(index_id));
+        };
+        let name = || format!("index {}", table.def.indexes[number].name);
+        let Some(index) = &table.indexes[number] else { return Err(Error::new(ErrorKind::Absent, name())) };
+        Key::check(&index.key_def, begin, &mut self.begin_values)?;
+        Key::check(&index.key_def, end, &mut self.end_values)?;
+        let (begin, end) = ((begin, &self.begin_values[..]), (end, &self.end_values[..]));
+        self.range.clear();
+        match &index.built {
+            Built::Tree(tree) => order(index).list_range(tree, begin, end, &mut self.range),
+            Built::MultikeyTree(tree) => order(index).list_range(tree, begin, end, &mut self.range),
+            Built::Hash(..) => {
+                return Err(Error::new(ErrorKind::Key, name()).expected("an order").found("a HASH index"));
+            }
+        }
+        if index.key_def.elements.is_some() {
+            self.range.sort_unstable();
+            self.range.dedup();
+        }
+        Ok(())
+    }
+
+    /// Checks a tuple and puts it in the arena, where no index knows it yet.
+    fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<Handle> {
+        primary(table)?;
+        let in_space = |error: Error| error.space(&table.def.name);
+        let end = table.format.walk(tuple, 0, &mut self.map).map_err(|fault| in_space(fault.into_error()))?;
+        if end != tuple.len() {
+            return Err(in_space(
+                Error::new(ErrorKind::MsgPack, "tuple's MsgPack")
+                    .expected(format!("{end} bytes"))
+                    .found(tuple.len()),
+            ));
+        }
+        self.tuples.put(tuple, &self.map).map_err(in_space)
+    }
+
+    /// A statement about a new tuple, which is freed again if the statement fails or says that it did nothing.
+    fn with_new(
+        &mut self,
+        table: &mut Table,
+        tuple: &[u8],
+        statement: impl FnOnce(&mut Self, &mut Table, Handle) -> Result<bool>,
+    ) -> Result<bool> {
+        let new = self.put(table, tuple)?;
+        let outcome = statement(self, table, new);
+        if !matches!(outcome, Ok(true)) {
+            self.tuples.free(new);
+        }
+        outcome
+    }
+
+    /// The stored tuple with the primary key of a new one; the place of both is kept for the change.
+    fn look_for(&mut self, table: &Table, new: Handle) -> Result<Option<Handle>> {
+        let index = primary(table)?;
+        Ok(self.spots[0].look(order(index), &index.built, None, Some(new)).err())
+    }
+
+    /// Changes all indexes, or none. What there is to know of the primary one is known.
+    fn change(&mut self, table: &mut Table, old: Option<Handle>, new: Option<Handle>) -> Result<()> {
+        let in_use = self.nodes_in_use(table);
+        let mut needed = 0;
+        for (number, (index, spot)) in table.indexes.iter().zip(&mut self.spots).enumerate() {
+            let Some(index) = index else { continue };
+            if number > 0 {
+                spot.look(order(index), &index.built, old, new)
+                    .map_err(|twin| conflict(table, number, twin, new.unwrap_or(twin)))?;
+            } else {
+                spot.look_for_old(order(index), &index.built, old);
+            }
+            needed += spot.nodes_needed(&index.built, old, in_use);
+        }
+        self.nodes.reserve(needed).map_err(|error| error.space(&table.def.name))?;
+        self.apply(table, old, new);
+        Ok(())
+    }
+
+    fn look_for_old(&mut self, table: &Table, old: Handle) {
+        for (index, spot) in table.indexes.iter().zip(&mut self.spots) {
+            let Some(index) = index else { continue };
+            spot.look(order(index), &index.built, Some(old), None).expect("a tuple that goes hinders nobody");
+        }
+    }
+
+    fn nodes_in_use(&self, table: &Table) -> usize {
+        table.pool.bytes() as usize / NODE_BYTES - self.nodes.available()
+    }
+
+    /// The part of a statement that cannot fail: nodes are in reserve.
+    fn apply(&mut self, table: &mut Table, old: Option<Handle>, new: Option<Handle>) {
+        let mut edit = Edit { txn: self.txn, writer: &mut self.nodes, retired: &mut self.retired_nodes };
+        for (index, spot) in table.indexes.iter_mut().zip(&self.spots) {
+            let Some(IndexData { key_def, hints, built, arena }) = index else { continue };
+            spot.apply(Order { key_def, hints, arena }, built, old, new, &mut edit);
+        }
+        if let Some(new) = new {
+            table.tuples += 1;
+            table.bytes += table.arena.get(new).data().len() as u64;
+        }
+        if let Some(old) = old {
+            table.tuples -= 1;
+            table.bytes -= table.arena.get(old).data().len() as u64;
+            if self.free_at_once {
+                self.tuples.free(old);
+            } else {
+                self.retired_tuples.push(old);
+            }
+        }
+        if self.free_at_once {
+            self.retired_nodes.drain(..).for_each(|id| self.nodes.recycle(id));
+        }
+        table.fingerprint = None;
+    }
+}
+
+#[cold]
+fn conflict(table: &Table, number: usize, twin: Handle, new: Handle) -> Error {
+    duplicate(&table.def, number, table.arena.get(twin).data(), table.arena.get(new).data())
+}
