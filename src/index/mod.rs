@@ -10,7 +10,6 @@
 //! ```
 
 pub(crate) mod build;
-#[cfg_attr(not(test), expect(dead_code, reason = "the replay of logs comes next"))]
 pub(crate) mod change;
 pub(crate) mod compare;
 pub(crate) mod hash;
@@ -26,4 +25,4 @@ pub(crate) mod sort;
 pub(crate) mod tree;
 
 #[cfg(test)]
-mod twin_tests;
+pub(crate) mod twin_tests;

@@ -1,23 +1,11 @@
 //! Statements against a model: after each of them the table is what a list of tuples says, and every few statements
 //! all its indexes are, entry by entry, what a bulk load makes of that list.
 
-#[path = "../../tests/twins/model.rs"]
-mod model;
-#[path = "../../tests/twins/order.rs"]
-mod order;
-#[path = "../../tests/twins/rounds.rs"]
-mod rounds;
-#[path = "../../tests/twins/values.rs"]
-mod values;
-
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use fastrand::Rng;
 
-use self::model::key_array;
-use self::rounds::for_each_round;
-use self::values::pick;
 use super::change::TableWriter;
 use super::definition::{IndexDef, IndexKind, SpaceDef};
 use super::loader::{Gathered, LoadOptions, SpaceLoader, SpaceWorker};
@@ -27,23 +15,13 @@ use crate::index::build::{Built, Scratch};
 use crate::index::key_def::Entry as Position;
 use crate::index::tree::Tree;
 use crate::index::tree::node::Entry;
+use crate::index::twin_tests::model::key_array;
+use crate::index::twin_tests::rounds::for_each_round;
+use crate::index::twin_tests::values::pick;
+use crate::index::twin_tests::{model, order, part_defs, values};
 use crate::tuple::field_type::FieldType;
-use crate::tuple::part::{FieldDef, PartDef};
-use crate::tuple::path::Path;
+use crate::tuple::part::FieldDef;
 use crate::tuple::slab::Budget;
-
-fn part_def(space: &model::Space, part: &model::Part) -> PartDef {
-    let mut def = PartDef::new(part.field as u32, FieldType::parse(part.part_type.name()).unwrap());
-    if part.is_nullable {
-        def = def.nullable();
-    }
-    if let Some(path) = space.fields[part.field].shape.path() {
-        def = def.at(Path::parse(path.as_bytes()).unwrap().unwrap());
-    }
-    def.exclude_null = part.exclude_null;
-    def.descending = part.descending;
-    def
-}
 
 fn space_def(random: &mut Rng, space: &model::Space) -> Arc<SpaceDef> {
     let field = |(number, field): (usize, &model::Field)| {
@@ -57,7 +35,7 @@ fn space_def(random: &mut Rng, space: &model::Space) -> Arc<SpaceDef> {
         name: index.name.clone(),
         kind: if index.is_hash { IndexKind::Hash } else { IndexKind::Tree },
         unique: index.unique,
-        parts: index.parts.iter().map(|part| part_def(space, part)).collect(),
+        parts: part_defs(space, index),
         options_raw: Vec::new(),
         absent: None,
     };

@@ -19,11 +19,8 @@
 //! Every edit first makes sure of the nodes that it may need, so that a memory limit strikes before anything
 //! is changed, never in the middle.
 
-use std::sync::Arc;
-
 use super::cursor::{Cursor, Place, Step};
 use super::node::{Entry, NodeId, NodePool, NodeWriter};
-use super::search::Probe;
 use super::{LEVELS_MAX, Tree};
 use crate::error::Result;
 
@@ -39,12 +36,19 @@ pub(crate) struct Edit<'a> {
 
 impl<const MULTI: bool> Tree<MULTI> {
     /// A tree without entries.
-    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(pool: std::sync::Arc<NodePool>) -> Self {
         Self { pool, root: None, levels: 0, len: 0 }
     }
 
     /// Inserts an entry where the probe says.
-    pub(crate) fn insert(&mut self, entry: Entry, probe: &impl Probe, edit: &mut Edit<'_>) -> Result<()> {
+    #[cfg(test)]
+    pub(crate) fn insert(
+        &mut self,
+        entry: Entry,
+        probe: &impl super::search::Probe,
+        edit: &mut Edit<'_>,
+    ) -> Result<()> {
         let place = self.lower_bound(probe).place();
         self.insert_at(place, entry, edit)
     }
