@@ -354,6 +354,18 @@ impl<'a> LogRow<'a> {
         self.record.lsn
     }
 
+    /// Seconds since 1970.
+    #[cfg(test)]
+    pub(crate) fn timestamp(&self) -> Option<f64> {
+        self.record.timestamp()
+    }
+
+    /// Whether the row is of a local space, which is not replicated.
+    #[cfg(test)]
+    pub(crate) fn is_local(&self) -> bool {
+        self.record.is_local
+    }
+
     /// Bit 0: the row ends its transaction (it may do so without the bit); 1: the transaction waits for the queue of
     /// synchronous ones; 2: it needs a quorum itself.
     #[inline]

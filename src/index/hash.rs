@@ -12,13 +12,10 @@
 //!
 //! The order of iteration is that of the hashes, which is to say none.
 
-use std::sync::Arc;
-
 use super::tree::Tree;
 use super::tree::bulk::Leaves;
-use super::tree::cursor::Cursor;
-use super::tree::edit::Edit;
-use super::tree::node::{Entry, NodePool, NodeWriter};
+use super::tree::cursor::Place;
+use super::tree::node::{Entry, NodeWriter};
 use super::tree::search::Probe;
 use crate::error::Result;
 use crate::tuple::slab::Handle;
@@ -82,62 +79,30 @@ impl HashIndex {
     /// The tuple whose key has this hash and which `equal` says is the one.
     #[inline]
     pub(crate) fn get(&self, hash: u64, equal: impl FnMut(Handle) -> bool) -> Option<Handle> {
-        self.find(hash, equal).and_then(|mut cursor| cursor.entry()).map(|entry| entry.handle)
+        self.seek(hash, equal).1
     }
 
-    /// The gap before the tuple that `get` gives.
+    /// The tuple that `get` gives and the place before it; without one the place where it would be.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, mut equal: impl FnMut(Handle) -> bool) -> Option<Cursor<'_, false>> {
+    pub(crate) fn seek(
+        &self,
+        hash: u64,
+        mut equal: impl FnMut(Handle) -> bool,
+    ) -> (Option<Place>, Option<Handle>) {
         let mut cursor = self.tree.lower_bound(&FirstOf(hash));
+        let first = cursor.place();
         while let Some(entry) = cursor.entry().filter(|entry| entry.hint == hash) {
             if equal(entry.handle) {
-                return Some(cursor);
+                return (cursor.place(), Some(entry.handle));
             }
             cursor.next();
         }
-        None
-    }
-}
-
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "edits, and with them those of trees, come with the replay of logs")
-)]
-impl HashIndex {
-    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
-        Self { tree: Tree::new(pool) }
+        (first, None)
     }
 
-    /// Inserts a tuple whose key the index does not have.
-    pub(crate) fn insert(&mut self, hash: u64, handle: Handle, edit: &mut Edit<'_>) -> Result<()> {
-        self.tree.insert(Entry { hint: hash, handle, element: 0 }, &FirstOf(hash), edit)
-    }
-
-    /// Puts a tuple in the place of the one with the same key and gives the old one; None, and nothing done,
-    /// where there is none.
-    pub(crate) fn replace(
-        &mut self,
-        hash: u64,
-        handle: Handle,
-        equal: impl FnMut(Handle) -> bool,
-        edit: &mut Edit<'_>,
-    ) -> Result<Option<Handle>> {
-        let Some(cursor) = self.find(hash, equal) else { return Ok(None) };
-        let place = cursor.place();
-        let old = self.tree.replace_at(place, Entry { hint: hash, handle, element: 0 }, edit)?;
-        Ok(old.map(|entry| entry.handle))
-    }
-
-    /// Removes the tuple of a key and gives it.
-    pub(crate) fn remove(
-        &mut self,
-        hash: u64,
-        equal: impl FnMut(Handle) -> bool,
-        edit: &mut Edit<'_>,
-    ) -> Result<Option<Handle>> {
-        let Some(cursor) = self.find(hash, equal) else { return Ok(None) };
-        let place = cursor.place();
-        Ok(self.tree.remove_at(place, edit)?.map(|entry| entry.handle))
+    /// The tree below, to edit at what `seek` gives; the hint of an entry is its hash.
+    pub(crate) fn tree_mut(&mut self) -> &mut Tree<false> {
+        &mut self.tree
     }
 }
 
@@ -146,7 +111,11 @@ mod tests {
     use std::cmp::Ordering;
     use std::collections::HashMap;
 
+    use std::sync::Arc;
+
     use super::super::tree::bulk::LeafWriter;
+    use super::super::tree::edit::Edit;
+    use super::super::tree::node::NodePool;
     use super::*;
 
     /// A poor hash on purpose: four keys in a row share one, spread over all 64 bits.
@@ -210,7 +179,7 @@ mod tests {
             println!("seed {seed}");
             let mut random = fastrand::Rng::with_seed(seed);
             let pool = NodePool::new(Arc::default());
-            let mut index = HashIndex::new(pool.clone());
+            let mut index = HashIndex { tree: Tree::new(pool.clone()) };
             let mut writer = NodeWriter::new(pool.clone());
             let mut retired = Vec::new();
             // Keys to versions; the handle holds both.
@@ -228,15 +197,25 @@ mod tests {
                 assert_eq!(index.get(hash(key), this), old);
                 let version = random.u32(0..60_000);
                 let new = Handle(version << 16 | key);
-                if random.u8(..) < 100 {
-                    assert_eq!(index.remove(hash(key), this, &mut edit).unwrap(), old);
-                    model.remove(&key);
-                } else {
-                    assert_eq!(index.replace(hash(key), new, this, &mut edit).unwrap(), old);
-                    if old.is_none() {
-                        index.insert(hash(key), new, &mut edit).unwrap();
+                let (place, there) = index.seek(hash(key), this);
+                assert_eq!(there, old);
+                let tree = index.tree_mut();
+                let entry = Entry { hint: hash(key), handle: new, element: 0 };
+                match (random.u8(..) < 100, old) {
+                    (true, None) => {}
+                    (true, Some(_)) => {
+                        assert_eq!(tree.remove_at(place, &mut edit).unwrap().map(|entry| entry.handle), old);
+                        model.remove(&key);
                     }
-                    model.insert(key, version);
+                    (false, None) => {
+                        tree.insert_at(place, entry, &mut edit).unwrap();
+                        model.insert(key, version);
+                    }
+                    (false, Some(_)) => {
+                        let gone = tree.replace_at(place, entry, &mut edit).unwrap();
+                        assert_eq!(gone.map(|entry| entry.handle), old);
+                        model.insert(key, version);
+                    }
                 }
                 if step % 1000 == 999 {
                     let (old, content) = held.as_ref().unwrap();

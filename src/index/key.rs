@@ -20,6 +20,13 @@ impl Key {
     /// # Errors
     /// `Key`, with the part, counted from 1.
     pub(crate) fn new(key_def: &KeyDef, bytes: &[u8]) -> Result<Self> {
+        let mut values = Vec::with_capacity(key_def.own);
+        Self::check(key_def, bytes, &mut values)?;
+        Ok(Self { bytes: bytes.into(), values: values.into() })
+    }
+
+    /// The same check; what it finds goes to a buffer that is used again.
+    pub(crate) fn check(key_def: &KeyDef, bytes: &[u8], values: &mut Vec<Option<usize>>) -> Result<()> {
         let fault = |fault: Fault| {
             Error::new(ErrorKind::Key, "search key").expected(fault.expected()).found(fault.found(bytes))
         };
@@ -29,7 +36,7 @@ impl Key {
                 .expected(format!("at most {}", key_def.own))
                 .found(count));
         }
-        let mut values = Vec::with_capacity(count as usize);
+        values.clear();
         for (number, part) in key_def.own()[..count as usize].iter().enumerate() {
             let end = skip::skip(bytes, at).map_err(fault)?;
             if read::is_nil(bytes, at) {
@@ -47,27 +54,25 @@ impl Key {
         if at != bytes.len() {
             return Err(fault(Fault::new(at, FaultKind::Trailing)));
         }
-        Ok(Self { bytes: bytes.into(), values: values.into() })
+        Ok(())
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Whether some value is nil.
-    pub(crate) fn has_nil(&self) -> bool {
-        self.values.iter().any(Option::is_none)
-    }
-
     /// The order of an entry's first parts against the key.
     pub(crate) fn compare(&self, key_def: &KeyDef, entry: Entry<'_>) -> Ordering {
-        let data = entry.tuple.data();
-        let parts = key_def.own().iter().zip(&self.values);
-        parts
-            .map(|(part, &value)| {
-                part.compare(data, part.find(&entry.tuple, entry.element), &self.bytes, value)
-            })
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
+        compare(key_def, entry, &self.bytes, &self.values)
     }
+}
+
+/// The order of an entry's first parts against the values of a checked key.
+pub(crate) fn compare(key_def: &KeyDef, entry: Entry<'_>, key: &[u8], values: &[Option<usize>]) -> Ordering {
+    let data = entry.tuple.data();
+    let parts = key_def.own().iter().zip(values);
+    parts
+        .map(|(part, &value)| part.compare(data, part.find(&entry.tuple, entry.element), key, value))
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
 }

@@ -6,9 +6,11 @@
 //!                              -> hash_key   hash and equality, for HASH
 //! tuples of a recovery -> build -> tree, hash
 //! a search key -> key -> a place in a tree
+//! a changed tuple -> change -> its entries put in, put over old ones, or taken out
 //! ```
 
 pub(crate) mod build;
+pub(crate) mod change;
 pub(crate) mod compare;
 pub(crate) mod hash;
 pub(crate) mod hash_key;
@@ -23,4 +25,4 @@ pub(crate) mod sort;
 pub(crate) mod tree;
 
 #[cfg(test)]
-mod twin_tests;
+pub(crate) mod twin_tests;

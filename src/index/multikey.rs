@@ -14,21 +14,27 @@ pub(crate) fn is_excluded(key_def: &KeyDef, tuple: &StoredTuple<'_>, element: u3
 /// Calls `entry` with the element number of each entry that the tuple has in the index (0 where it is not multikey).
 ///
 /// Of elements with equal keys by the index's own comparison the first one stands for all.
-pub(crate) fn for_each_entry(key_def: &KeyDef, tuple: &StoredTuple<'_>, mut entry: impl FnMut(u32)) {
+pub(crate) fn for_each_entry(key_def: &KeyDef, tuple: &StoredTuple<'_>, entry: impl FnMut(u32)) {
+    let mut elements = Vec::new();
+    list_entries(key_def, tuple, &mut elements);
+    elements.into_iter().for_each(entry);
+}
+
+/// The same as a list, in a buffer that is used again.
+pub(crate) fn list_entries(key_def: &KeyDef, tuple: &StoredTuple<'_>, elements: &mut Vec<u32>) {
+    elements.clear();
     let Some(slot) = key_def.elements else {
         if !key_def.excludes || !is_excluded(key_def, tuple, 0) {
-            entry(0);
+            elements.push(0);
         }
         return;
     };
     let count = tuple.elements(slot).unwrap_or(0);
-    let mut elements: Vec<u32> =
-        (0..count).filter(|&element| !is_excluded(key_def, tuple, element)).collect();
+    elements.extend((0..count).filter(|&element| !is_excluded(key_def, tuple, element)));
     if elements.len() > 1 {
         elements.sort_unstable_by(|&a, &b| compare_elements(key_def.own(), tuple, a, b).then(a.cmp(&b)));
         elements.dedup_by(|b, a| compare_elements(key_def.own(), tuple, *a, *b) == Ordering::Equal);
     }
-    elements.into_iter().for_each(entry);
 }
 
 fn compare_elements(parts: &[KeyPart], tuple: &StoredTuple<'_>, a: u32, b: u32) -> Ordering {

@@ -176,7 +176,7 @@ impl<const BYTES: usize> Writer<BYTES> {
 
     /// Makes sure that the next `blocks` calls of `take` succeed.
     pub(crate) fn reserve(&mut self, blocks: usize) -> Result<()> {
-        while self.free.len() + ((self.run.end - self.run.next) as usize) < blocks {
+        while self.available() < blocks {
             // The rest of the run is shorter than `blocks`, a few dozen.
             while self.run.next != self.run.end {
                 self.free.push(BlockId::new(self.run.slab, self.run.next));
@@ -185,6 +185,11 @@ impl<const BYTES: usize> Writer<BYTES> {
             self.refill()?;
         }
         Ok(())
+    }
+
+    /// How many calls of `take` are sure to succeed.
+    pub(crate) fn available(&self) -> usize {
+        self.free.len() + (self.run.end - self.run.next) as usize
     }
 
     /// Takes back a block that nobody else knows.

@@ -4,13 +4,13 @@
 //! has a seed of its own; a failure names it, and `LYCOSA_SEED=… LYCOSA_ROUNDS=1` repeats it.
 
 #[path = "../../tests/twins/model.rs"]
-mod model;
+pub(crate) mod model;
 #[path = "../../tests/twins/order.rs"]
-mod order;
+pub(crate) mod order;
 #[path = "../../tests/twins/rounds.rs"]
-mod rounds;
+pub(crate) mod rounds;
 #[path = "../../tests/twins/values.rs"]
-mod values;
+pub(crate) mod values;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::tuple::part::{FieldDef, PartDef};
 use crate::tuple::path::Path;
 use crate::tuple::slab::{Budget, Handle};
 
-fn part_defs(space: &Space, index: &Index) -> Vec<PartDef> {
+pub(crate) fn part_defs(space: &Space, index: &Index) -> Vec<PartDef> {
     let part = |part: &model::Part| {
         let mut def = PartDef::new(part.field as u32, FieldType::parse(part.part_type.name()).unwrap());
         if part.is_nullable {

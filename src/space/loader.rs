@@ -9,13 +9,14 @@ use std::sync::Arc;
 use crc32fast::Hasher as Crc32;
 
 use super::definition::{IndexKind, SpaceDef};
-use super::table::{IndexData, Table, duplicate_key};
-use crate::error::{Error, Result};
+use super::table::{IndexData, Table};
+use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
 use crate::index::hash::Twins;
 use crate::index::hint::Hints;
 use crate::index::key_def::KeyDef;
 use crate::index::tree::node::NodePool;
+use crate::msgpack::print;
 use crate::tuple::arena::{Arena, ArenaWriter};
 use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
 use crate::tuple::format::Format;
@@ -26,6 +27,9 @@ const SAMPLE_TUPLES_MAX: usize = 400_000;
 
 /// A space with fewer sampled tuples than this one is sampled again when all its rows are in.
 pub(crate) const SAMPLE_TUPLES_MIN: usize = 2_000;
+
+/// Characters of a tuple that a message shows.
+const SHORT_CHARS: usize = 200;
 
 /// Bytes of tuples that are gathered before they are summed: the CRC is three times faster over long runs, and these
 /// are still in the first-level cache.
@@ -163,10 +167,30 @@ impl SpaceLoader {
         match failure {
             Failure::Error(error) => self.in_space(error),
             Failure::Duplicate(Twins(first, second)) => {
-                let data = |handle| self.arena.get(handle).data();
-                duplicate_key(&self.def, key.number, data(first), data(second))
+                duplicate(&self.def, key.number, self.arena.get(first).data(), self.arena.get(second).data())
             }
         }
+    }
+}
+
+/// Two tuples have one key in an index; `number` is its position in the definition's list.
+#[cold]
+pub(super) fn duplicate(def: &SpaceDef, number: usize, first: &[u8], second: &[u8]) -> Error {
+    let what = format!("duplicate key in unique index {}", def.indexes[number].name);
+    Error::new(ErrorKind::DuplicateKey, what)
+        .expected("one tuple")
+        .found(format!("{} and {}", short(first), short(second)))
+        .space(&def.name)
+}
+
+/// A tuple as JSON, as much of it as fits a message.
+fn short(tuple: &[u8]) -> String {
+    let mut text = String::new();
+    // What was stored has been checked; a fault would only cut the text short.
+    let _ = print::json(&mut text, tuple, 0);
+    match text.char_indices().nth(SHORT_CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 
@@ -420,7 +444,7 @@ impl Gathered {
             cost,
         };
         if table.was_sorted() && fingerprint.is_some() {
-            table.fingerprint = Some(table.sum());
+            table.fingerprint = Some(table.scan_fingerprint());
         }
         Ok(table)
     }

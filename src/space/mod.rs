@@ -5,10 +5,13 @@
 //! - `catalog`: all of them together as a [`Schema`](catalog::Schema): cross checks, and what is absent and why.
 //! - `loader`: a space while a snapshot is replayed into it.
 //! - `table`: a space in memory: look-ups and walks.
+//! - `change`: a tuple put in, replaced or deleted in a table and all its indexes.
 
 pub(crate) mod alter;
 pub(crate) mod catalog;
 pub(crate) mod change;
+#[cfg(test)]
+mod change_tests;
 pub(crate) mod definition;
 pub(crate) mod loader;
 pub(crate) mod system;

@@ -15,14 +15,10 @@ use crate::index::tree::Tree;
 use crate::index::tree::cursor::Cursor;
 use crate::index::tree::node::{Entry, NodePool};
 use crate::index::tree::search::Probe;
-use crate::msgpack::print;
 use crate::tuple::arena::Arena;
 use crate::tuple::field_map::StoredTuple;
 use crate::tuple::format::Format;
 use crate::tuple::slab::Handle;
-
-/// Characters of a tuple that a message shows.
-const SHORT_CHARS: usize = 200;
 
 /// A space in memory.
 pub(crate) struct Table {
@@ -34,6 +30,7 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Option<IndexData>>,
     pub(crate) tuples: u64,
     pub(crate) bytes: u64,
+    /// None: not asked for, or out of date since a change ([`Table::scan_fingerprint`] makes it anew).
     pub(crate) fingerprint: Option<u32>,
     pub(crate) cost: Cost,
 }
@@ -56,10 +53,10 @@ impl Table {
         }
     }
 
-    /// The fingerprint: CRC-32 over the tuples in the order of the primary key; where that is a HASH, the sum of each
-    /// tuple's CRC-32.
-    pub(crate) fn sum(&self) -> u32 {
-        let Some(primary) = self.primary() else { return 0 };
+    /// The fingerprint by a scan: CRC-32 over the tuples in the order of the primary key; where that is a HASH, the sum
+    /// of each tuple's CRC-32.
+    pub(crate) fn scan_fingerprint(&self) -> u32 {
+        let Some(Some(primary)) = self.indexes.first() else { return crc32fast::hash(&[]) };
         if matches!(primary.built, Built::Hash(..)) {
             return primary.all().fold(0, |sum, tuple| sum.wrapping_add(crc32fast::hash(tuple.data())));
         }
@@ -100,72 +97,25 @@ impl IndexData {
     /// # Errors
     /// `Key`: the key does not fit, is not a whole one or holds a nil, or the index is not unique.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<StoredTuple<'_>>> {
-        Ok(self.find(key)?.map(|handle| self.arena.get(handle)))
-    }
-
-    /// The handle of the tuple that `get` gives.
-    pub(super) fn find(&self, key: &[u8]) -> Result<Option<Handle>> {
         let key = Key::new(&self.key_def, key)?;
-        if !self.key_def.unique || key.values.len() != self.key_def.own {
-            return Err(Error::new(ErrorKind::Key, "get")
-                .expected(format!("a whole key ({} parts) of a unique index", self.key_def.own))
-                .found(match self.key_def.unique {
-                    true => format!("{} parts", key.values.len()),
-                    false => "an index that is not unique".into(),
-                }));
-        }
-        if key.has_nil() {
-            return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
-        }
+        check_whole(&self.key_def, &key.values)?;
         Ok(match &self.built {
-            Built::Hash(hash, hasher) => self.find_in_hash(hash, hasher, &key),
+            Built::Hash(hash, hasher) => self.find(hash, hasher, &key).map(|handle| self.arena.get(handle)),
             Built::Tree(tree) => self.first_equal(tree, &key),
             Built::MultikeyTree(tree) => self.first_equal(tree, &key),
         })
     }
 
-    fn find_in_hash(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
+    fn find(&self, hash: &HashIndex, hasher: &Hasher, key: &Key) -> Option<Handle> {
         hash.get(hasher.key(key.bytes(), &key.values), |handle| {
             hasher.matches(&self.key_def, &self.arena.get(handle), key.bytes(), &key.values)
         })
     }
 
-    fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<Handle> {
+    fn first_equal<const MULTI: bool>(&self, tree: &Tree<MULTI>, key: &Key) -> Option<StoredTuple<'_>> {
         let entry = tree.lower_bound(&self.probe(key, false)).next()?;
-        key.compare(&self.key_def, self.position(entry)).is_eq().then_some(entry.handle)
-    }
-
-    /// The handles of all entries, in the order of the index.
-    pub(super) fn handles(&self) -> Vec<Handle> {
-        match &self.built {
-            Built::Tree(tree) => tree.begin().map(handle).collect(),
-            Built::MultikeyTree(tree) => tree.begin().map(handle).collect(),
-            Built::Hash(hash, _) => hash.tree().begin().map(handle).collect(),
-        }
-    }
-
-    /// The tuples of the entries from one key (included) to another (not included); an empty key is no bound. A tuple
-    /// may come several times.
-    pub(super) fn handles_between(&self, begin: &[u8], end: &[u8]) -> Result<Vec<Handle>> {
-        let (begin, end) = (Key::new(&self.key_def, begin)?, Key::new(&self.key_def, end)?);
-        let walk = |entry: &Entry| {
-            end.values.is_empty() || end.compare(&self.key_def, self.position(*entry)).is_lt()
-        };
-        let handles = match &self.built {
-            Built::Tree(tree) => {
-                tree.lower_bound(&self.probe(&begin, false)).take_while(walk).map(handle).collect()
-            }
-            Built::MultikeyTree(tree) => {
-                tree.lower_bound(&self.probe(&begin, false)).take_while(walk).map(handle).collect()
-            }
-            Built::Hash(..) if begin.values.is_empty() && end.values.is_empty() => self.handles(),
-            Built::Hash(..) => {
-                return Err(Error::new(ErrorKind::Key, "a range of a HASH index")
-                    .expected("none: it has no order")
-                    .found("a key"));
-            }
-        };
-        Ok(handles)
+        let position = self.position(entry);
+        key.compare(&self.key_def, position).is_eq().then_some(position.tuple)
     }
 
     fn position(&self, entry: Entry) -> Position<'_> {
@@ -174,6 +124,16 @@ impl IndexData {
 
     fn probe<'a>(&'a self, key: &'a Key, after: bool) -> KeyProbe<'a> {
         KeyProbe { index: self, key, hints: self.hints.range(key.bytes(), &key.values), after }
+    }
+
+    /// The handles of all entries, in the order of the index.
+    pub(super) fn handles(&self) -> Vec<Handle> {
+        let handle = |entry: Entry| entry.handle;
+        match &self.built {
+            Built::Tree(tree) => tree.begin().map(handle).collect(),
+            Built::MultikeyTree(tree) => tree.begin().map(handle).collect(),
+            Built::Hash(hash, _) => hash.tree().begin().map(handle).collect(),
+        }
     }
 
     /// All tuples, in the order of the index.
@@ -206,7 +166,7 @@ impl IndexData {
             IteratorType::All => Ok(self.all()),
             IteratorType::Gt if key.values.is_empty() => Ok(self.all()),
             IteratorType::Eq if whole => {
-                Ok(Select { index: self, state: State::One(self.find_in_hash(hash, hasher, key)) })
+                Ok(Select { index: self, state: State::One(self.find(hash, hasher, key)) })
             }
             IteratorType::Eq => Err(Error::new(ErrorKind::Key, "a HASH index is searched by whole keys")
                 .expected(format!("{} parts", self.key_def.own))
@@ -227,27 +187,20 @@ impl IndexData {
     }
 }
 
-fn handle(entry: Entry) -> Handle {
-    entry.handle
-}
-
-/// Two tuples of one key in a unique index, by its number in the definition's list.
-pub(super) fn duplicate_key(def: &SpaceDef, index: usize, first: &[u8], second: &[u8]) -> Error {
-    Error::new(ErrorKind::DuplicateKey, format!("duplicate key in unique index {}", def.indexes[index].name))
-        .expected("one tuple")
-        .found(format!("{} and {}", short(first), short(second)))
-        .space(&def.name)
-}
-
-/// A tuple as JSON, as much of it as fits a message.
-fn short(tuple: &[u8]) -> String {
-    let mut text = String::new();
-    // What was stored has been checked; a fault would only cut the text short.
-    let _ = print::json(&mut text, tuple, 0);
-    match text.char_indices().nth(SHORT_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
+/// Checks that a key is one of a unique index, has all parts, and no nil.
+pub(super) fn check_whole(key_def: &KeyDef, values: &[Option<usize>]) -> Result<()> {
+    if !key_def.unique || values.len() != key_def.own {
+        return Err(Error::new(ErrorKind::Key, "get")
+            .expected(format!("a whole key ({} parts) of a unique index", key_def.own))
+            .found(match key_def.unique {
+                true => format!("{} parts", values.len()),
+                false => "an index that is not unique".into(),
+            }));
     }
+    if values.iter().any(Option::is_none) {
+        return Err(Error::new(ErrorKind::Key, "get").expected("values").found("a nil in the key"));
+    }
+    Ok(())
 }
 
 /// Finds the place of a search key among entries.

@@ -146,7 +146,7 @@ fn recover_from(
             let stale: Vec<&mut Table> =
                 tables.iter_mut().filter(|table| table.fingerprint.is_none()).collect();
             parallel::each(options.threads, stale, |table| {
-                table.fingerprint = Some(table.sum());
+                table.fingerprint = Some(table.scan_fingerprint());
                 Ok(())
             })?;
             stages.end(Stage::Sums, tables.iter().map(|table| table.tuples).sum(), 0);

@@ -9,8 +9,8 @@
 //! | u8    | u8    | u16       |      | array   |   | u8    |      | u16       | u32        | u32       |
 //! +-------+-------+-----------+------+---------+   +-------+------+-----------+------------+-----------+-...
 //!
-//! flags   bit 0: the head is large; bits 1 and 2: log2 of the bytes of a cell of the map; bit 3: the arena has given the
-//!         tuple more room than it needs (only tuples of over 1 KiB, which are never of the usual form, flags 0)
+//! flags   bit 0: the head is large; bits 1 and 2: log2 of the bytes of a cell of the map; bit 3: the arena gave the
+//!         tuple the whole room of its size class (never with a small tuple)
 //! length  bytes of the MsgPack array
 //! map     slot 0, slot 1, ..., then the extents; a cell is 1, 2 or 4 bytes, as narrow as the tuple allows
 //! ```
@@ -37,7 +37,7 @@ const LARGE_HEAD_BYTES: usize = 12;
 
 const LARGE: u8 = 1;
 const WIDTH_SHIFT: u32 = 1;
-const ROUNDED: u8 = 1 << 3;
+const WHOLE_ROOM: u8 = 1 << 3;
 
 /// The longest tuple whose offsets fit one byte.
 const LENGTH_OF_1_BYTE_MAX: usize = 1 << 8;
@@ -173,10 +173,10 @@ pub(crate) fn encode(target: &mut [u8], tuple: &[u8], map: &FieldMapBuf) {
     data.copy_from_slice(tuple);
 }
 
-/// Notes that an encoded tuple's room is rounded up.
-pub(super) fn mark_rounded(target: &mut [u8]) {
-    debug_assert_ne!(target[0], 0);
-    target[0] |= ROUNDED;
+/// Notes in the head of an encoded tuple that it has the whole room of its size class.
+#[inline]
+pub(super) fn mark_whole_room(target: &mut [u8]) {
+    target[0] |= WHOLE_ROOM;
 }
 
 /// A tuple as it stands in memory: `[head][field map][MsgPack]`, valid by the format that made it.
@@ -235,11 +235,6 @@ impl<'a> StoredTuple<'a> {
         self.bytes[0] & LARGE != 0
     }
 
-    /// Whether the tuple's room is rounded up.
-    pub(super) fn is_rounded(self) -> bool {
-        self.bytes[0] & ROUNDED != 0
-    }
-
     #[inline]
     fn width(self) -> u32 {
         u32::from(self.bytes[0]) >> WIDTH_SHIFT & 3
@@ -268,6 +263,12 @@ impl<'a> StoredTuple<'a> {
     pub(crate) fn stored_bytes(self) -> usize {
         let (start, length) = self.extent_of_data();
         start + length
+    }
+
+    /// Whether the tuple has the whole room of its size class.
+    #[inline]
+    pub(super) fn has_whole_room(self) -> bool {
+        self.bytes[0] & WHOLE_ROOM != 0
     }
 
     /// Slots that the tuple has; those that the format has got since are beyond.

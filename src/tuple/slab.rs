@@ -60,16 +60,33 @@ impl Handle {
 pub(crate) struct Budget {
     limit_bytes: Option<u64>,
     used_bytes: AtomicU64,
+    /// One more than the calls of `take` until one is refused; 0: none will be.
+    #[cfg(test)]
+    refused_in: AtomicU64,
 }
 
 impl Budget {
     pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
-        Self { limit_bytes, used_bytes: AtomicU64::new(0) }
+        Self { limit_bytes, ..Self::default() }
+    }
+
+    /// Refuses one `take` after so many others.
+    #[cfg(test)]
+    pub(crate) fn refuse_after(&self, takes: u64) {
+        self.refused_in.store(takes + 1, Ordering::Relaxed);
     }
 
     /// Books `bytes`, or says that they would go over the limit and books nothing.
     pub(crate) fn take(&self, bytes: u64) -> Result<()> {
         let limit = self.limit_bytes.unwrap_or(u64::MAX);
+        #[cfg(test)]
+        let limit = match self.refused_in.load(Ordering::Relaxed) {
+            0 => limit,
+            left => {
+                self.refused_in.store(left - 1, Ordering::Relaxed);
+                if left == 1 { 0 } else { limit }
+            }
+        };
         let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= limit);
         match self.used_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(()),

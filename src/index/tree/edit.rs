@@ -19,11 +19,8 @@
 //! Every edit first makes sure of the nodes that it may need, so that a memory limit strikes before anything
 //! is changed, never in the middle.
 
-use std::sync::Arc;
-
 use super::cursor::{Cursor, Place, Step};
 use super::node::{Entry, NodeId, NodePool, NodeWriter};
-use super::search::Probe;
 use super::{LEVELS_MAX, Tree};
 use crate::error::Result;
 
@@ -39,12 +36,19 @@ pub(crate) struct Edit<'a> {
 
 impl<const MULTI: bool> Tree<MULTI> {
     /// A tree without entries.
-    pub(crate) fn new(pool: Arc<NodePool>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(pool: std::sync::Arc<NodePool>) -> Self {
         Self { pool, root: None, levels: 0, len: 0 }
     }
 
     /// Inserts an entry where the probe says.
-    pub(crate) fn insert(&mut self, entry: Entry, probe: &impl Probe, edit: &mut Edit<'_>) -> Result<()> {
+    #[cfg(test)]
+    pub(crate) fn insert(
+        &mut self,
+        entry: Entry,
+        probe: &impl super::search::Probe,
+        edit: &mut Edit<'_>,
+    ) -> Result<()> {
         let place = self.lower_bound(probe).place();
         self.insert_at(place, entry, edit)
     }
@@ -204,6 +208,26 @@ impl<const MULTI: bool> Tree<MULTI> {
         let root = place.map(|place| place.steps[place.levels - 1].node);
         assert!(root == self.root, "a place of another version of the tree");
         assert!(std::ptr::eq(&*self.pool, &**edit.writer.pool()), "a writer of another pool");
+    }
+}
+
+impl<const MULTI: bool> Tree<MULTI> {
+    /// Nodes that so many inserts and then so many removals may take. With as many in reserve none of them fails.
+    ///
+    /// One by one each may copy and split a node a level, and the inserts may add a level or more. Where they are
+    /// many, they share: each of the `in_use` nodes is copied once at most and split once at most, and then only
+    /// every 18th insert splits again (a node that was split is half full).
+    pub(crate) fn nodes_needed(&self, inserts: usize, removals: usize, in_use: usize) -> usize {
+        if inserts + removals <= 1 {
+            return inserts * (2 * self.levels + 1) + removals * 2 * self.levels;
+        }
+        const FEW: usize = 16;
+        let levels = if inserts <= FEW { self.levels + usize::from(inserts > 0) } else { LEVELS_MAX };
+        let one_by_one = inserts * (2 * levels + 1) + removals * 2 * levels;
+        // An edit asks for all that it alone might take, even if there is little left to copy or split.
+        let splits = if inserts == 0 { 0 } else { 2 * in_use + inserts / 16 };
+        let shared = in_use + splits + 4 * LEVELS_MAX;
+        one_by_one.min(shared)
     }
 }
 

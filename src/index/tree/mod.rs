@@ -62,11 +62,6 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.len
     }
 
-    /// Levels of nodes.
-    pub(crate) fn levels(&self) -> usize {
-        self.levels
-    }
-
     /// Gives all nodes back, which nobody else may know.
     pub(crate) fn free(self) {
         fn free<const MULTI: bool>(pool: &NodePool, id: NodeId, freed: &mut Vec<NodeId>) {
