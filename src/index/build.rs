@@ -336,6 +336,17 @@ pub(crate) enum Built {
     Hash(HashIndex, Hasher),
 }
 
+impl Built {
+    /// Gives all nodes back, which nobody else may know.
+    pub(crate) fn free(self) {
+        match self {
+            Self::Tree(tree) => tree.free(),
+            Self::MultikeyTree(tree) => tree.free(),
+            Self::Hash(hash, _) => hash.free(),
+        }
+    }
+}
+
 /// An index between "all rows are in" and "finished": jobs that any thread may do, in any order.
 pub(crate) enum Unfinished {
     Ordered(Mutex<Vec<OrderedFeed>>),

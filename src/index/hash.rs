@@ -71,6 +71,11 @@ impl HashIndex {
         self.tree.len()
     }
 
+    /// Gives all nodes back, which nobody else may know.
+    pub(crate) fn free(self) {
+        self.tree.free();
+    }
+
     /// The tree below, in the order of hashes.
     pub(crate) fn tree(&self) -> &Tree<false> {
         &self.tree

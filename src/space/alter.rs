@@ -17,15 +17,18 @@ use std::sync::Arc;
 use super::catalog::Schema;
 use super::change::TableWriter;
 use super::definition::SpaceDef;
-use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader};
+use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader, duplicate};
 use super::system;
-use super::table::Table;
+use super::table::{IndexData, Table};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::build::{Built, Feed, Plan, Scratch, Unfinished};
+use crate::index::build::{Built, Failure, Feed, Part, Plan, Scratch, Unfinished};
+use crate::index::hash::Twins;
 use crate::index::hint::{GROWTH, Hints};
 use crate::index::iterator::IteratorType;
+use crate::index::key_def::KeyDef;
 use crate::index::tree::node::NodePool;
 use crate::msgpack::write;
+use crate::parallel;
 use crate::tuple::arena::Arena;
 use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
 use crate::tuple::slab::{Budget, Handle};
@@ -65,38 +68,80 @@ fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOp
 /// Learns the hints of all indexes anew and builds them again; an index for which there is no memory stays as it is.
 fn learn_again(table: &mut Table) {
     let Some(primary) = table.primary() else { return };
-    let handles: Vec<Handle> = primary.handles();
-    let step = handles.len().div_ceil(SAMPLE_TUPLES_MIN).max(1);
+    let handles = primary.handles();
     let arena = table.arena.clone();
-    let sample: Vec<StoredTuple<'_>> =
-        handles.iter().step_by(step).map(|&handle| arena.get(handle)).collect();
+    let sample = sample(&handles, &arena);
     for (number, index) in table.indexes.iter_mut().enumerate() {
         let Some(index) = index.as_mut().filter(|index| !index.hints.is_none()) else { continue };
-        let hints = Hints::sample_growing(&index.key_def, &sample);
-        let plan = match number {
-            0 => Plan::ordered(index.key_def.clone(), hints),
-            _ => Plan::buckets(index.key_def.clone(), hints, &sample, handles.len() as u64),
-        };
-        if let Some(built) = build(&plan, &arena, &table.pool, &handles) {
+        let plan = plan(&index.key_def, number == 0, false, &sample, handles.len());
+        if let Ok(built) = build(&plan, &arena, &table.pool, &handles, 1) {
             index.hints = plan.hints;
-            match std::mem::replace(&mut index.built, built) {
-                Built::Tree(tree) => tree.free(),
-                Built::MultikeyTree(tree) => tree.free(),
-                Built::Hash(..) => unreachable!("a HASH index has no hints"),
-            }
+            std::mem::replace(&mut index.built, built).free();
         }
     }
 }
 
-fn build(plan: &Plan, arena: &Arena, pool: &Arc<NodePool>, handles: &[Handle]) -> Option<Built> {
+fn sample<'a>(handles: &[Handle], arena: &'a Arena) -> Vec<StoredTuple<'a>> {
+    let step = handles.len().div_ceil(SAMPLE_TUPLES_MIN).max(1);
+    handles.iter().step_by(step).map(|&handle| arena.get(handle)).collect()
+}
+
+fn plan(
+    key_def: &Arc<KeyDef>,
+    is_primary: bool,
+    has_none: bool,
+    sample: &[StoredTuple<'_>],
+    tuples: usize,
+) -> Plan {
+    let key_def = key_def.clone();
+    let hints = if has_none { Hints::none() } else { Hints::sample_growing(&key_def, sample) };
+    match is_primary {
+        true => Plan::ordered(key_def, hints),
+        false => Plan::buckets(key_def, hints, sample, tuples as u64),
+    }
+}
+
+/// Builds an index of tuples that stand in the order of the primary key.
+fn build(
+    plan: &Plan,
+    arena: &Arena,
+    pool: &Arc<NodePool>,
+    handles: &[Handle],
+    threads: usize,
+) -> Result<Built, Failure> {
     let mut feed = Feed::new(plan, pool);
-    feed.add(plan, arena, handles).ok()?;
+    feed.add(plan, arena, handles).map_err(|(_, failure)| failure)?;
     feed.end_run(0);
     let unfinished = Unfinished::join(vec![feed]);
-    let mut scratch = Scratch::default();
-    let jobs = (0..unfinished.jobs()).map(|job| unfinished.job(job, plan, arena, pool, &mut scratch));
-    let parts = jobs.map(|done| done.ok().map(|(part, _)| part)).collect::<Option<_>>()?;
-    Unfinished::finish(plan, pool, parts).ok()
+    let jobs = unfinished.jobs();
+    let scratch = (0..parallel::threads_for(threads, jobs)).map(|_| Scratch::default()).collect();
+    let parts = parallel::map(scratch, jobs, |scratch: &mut Scratch, job| {
+        // A failure of one job is one of the index; it goes through the results, because it is no error yet.
+        Ok(unfinished.job(job, plan, arena, pool, scratch).map(|(part, _)| part))
+    })?;
+    let parts = parts.into_iter().collect::<Result<Vec<Part>, Failure>>()?;
+    Ok(Unfinished::finish(plan, pool, parts)?)
+}
+
+/// A secondary index that is built when all rows are in.
+struct Deferred {
+    /// Position in the definition's list.
+    number: usize,
+    key_def: Arc<KeyDef>,
+    is_hash: bool,
+    has_hints: bool,
+}
+
+/// Takes the secondary indexes away; rows are applied by the primary key alone.
+fn defer(table: &mut Table) -> Vec<Deferred> {
+    let mut deferred = Vec::new();
+    for (number, index) in table.indexes.iter_mut().enumerate().skip(1) {
+        let Some(IndexData { key_def, hints, built, .. }) = index.take() else { continue };
+        let is_hash = matches!(built, Built::Hash(..));
+        deferred.push(Deferred { number, key_def, is_hash, has_hints: !hints.is_none() });
+        built.free();
+    }
+    deferred
 }
 
 fn check_tuples(table: Table) -> Result<Table> {
@@ -115,14 +160,50 @@ pub(crate) struct Living {
     pub(crate) writer: TableWriter,
     /// What update operations know of the fields.
     pub(crate) fields: Fields,
+    /// Indexes that are built when all rows are in, or when somebody asks for them.
+    deferred: Vec<Deferred>,
     /// With so many tuples hints are learnt anew: what they were learnt from is too little by then.
     learn_at: u64,
 }
 
 impl Living {
-    fn new(table: Table) -> Self {
+    fn new(mut table: Table, defers: bool) -> Self {
         let learn_at = learn_at(&table);
-        Self { writer: TableWriter::new(&table), fields: Fields::new(&table.def.format), learn_at, table }
+        let deferred = if defers && table.primary().is_some() { defer(&mut table) } else { Vec::new() };
+        let (writer, fields) = (TableWriter::new(&table), Fields::new(&table.def.format));
+        Self { writer, fields, deferred, learn_at, table }
+    }
+
+    /// Builds what was deferred.
+    ///
+    /// # Errors
+    /// `DuplicateKey`: rows have brought two tuples with the same key in a unique index. `Memory`.
+    pub(crate) fn complete(&mut self, threads: usize) -> Result<()> {
+        if self.deferred.is_empty() {
+            return Ok(());
+        }
+        let table = &mut self.table;
+        let handles = table.primary().map(IndexData::handles).unwrap_or_default();
+        let arena = table.arena.clone();
+        let sample = sample(&handles, &arena);
+        for Deferred { number, key_def, is_hash, has_hints } in self.deferred.drain(..) {
+            let plan = match is_hash {
+                true => Plan::hashed(key_def.clone(), handles.len() as u64),
+                false => plan(&key_def, false, !has_hints, &sample, handles.len()),
+            };
+            let built = match build(&plan, &arena, &table.pool, &handles, threads) {
+                Ok(built) => built,
+                Err(Failure::Error(error)) => return Err(error.space(&table.def.name)),
+                Err(Failure::Duplicate(Twins(first, second))) => {
+                    let data = |handle| arena.get(handle).data();
+                    return Err(duplicate(&table.def, number, data(first), data(second)));
+                }
+            };
+            let index = IndexData { key_def, hints: plan.hints, built, arena: arena.clone() };
+            table.indexes[number] = Some(index);
+        }
+        self.writer = TableWriter::new(table);
+        Ok(())
     }
 
     /// To be called when tuples have been added.
@@ -160,19 +241,27 @@ pub(crate) struct Catalog<'a> {
     is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
     budget: Arc<Budget>,
     options: LoadOptions,
+    /// Secondary indexes are built when all rows are in.
+    defers: bool,
 }
 
 impl<'a> Catalog<'a> {
+    /// `rows`: about how many are to come. Secondary indexes are deferred where that is a good part of the tuples: to
+    /// build one costs a tenth of what it costs to keep it in step with as many rows.
     pub(crate) fn new(
         schema: Schema,
         tables: Vec<Table>,
         is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
         budget: Arc<Budget>,
         options: LoadOptions,
+        rows: u64,
     ) -> Self {
-        let tables = tables.into_iter().map(|table| (table.def.id, Living::new(table))).collect();
+        let tuples: u64 = tables.iter().map(|table| table.tuples).sum();
+        let defers = rows > tuples / 8;
+        let living = |table: Table| (table.def.id, Living::new(table, defers));
+        let tables = tables.into_iter().map(living).collect();
         let has_sync_spaces = schema.spaces().iter().any(|space| space.is_sync);
-        Self { schema, tables, dirty: BTreeSet::new(), has_sync_spaces, is_wanted, budget, options }
+        Self { schema, tables, dirty: BTreeSet::new(), has_sync_spaces, is_wanted, budget, options, defers }
     }
 
     /// The space of this id, by its definition as it is now.
@@ -186,7 +275,7 @@ impl<'a> Catalog<'a> {
             }
             let Some(def) = self.schema.add_stub(id) else { return Ok(Found::Undefined) };
             let table = empty(Arc::new(def.clone()), &self.budget, self.options)?;
-            self.tables.insert(id, Living::new(table));
+            self.tables.insert(id, Living::new(table, self.defers));
         }
         let living = self.tables.get_mut(&id).expect("it is there, or has just been made");
         if living.table.primary().is_none() {
@@ -247,7 +336,7 @@ impl<'a> Catalog<'a> {
         if let Found::Table(living) = self.find(id)? {
             let def = living.table.def.clone();
             self.tables.remove(&id);
-            self.tables.insert(id, Living::new(empty(def, &self.budget, self.options)?));
+            self.tables.insert(id, Living::new(empty(def, &self.budget, self.options)?, self.defers));
         }
         Ok(())
     }
@@ -282,8 +371,12 @@ impl<'a> Catalog<'a> {
         let Some(def) = def else { return Ok(()) };
         let living = match living {
             Some(living) if *living.table.def == *def => living,
-            Some(living) => {
-                Living::new(alter(living.table, Arc::new(def.clone()), &self.budget, self.options)?)
+            Some(mut living) => {
+                living.complete(1)?;
+                // Once is enough: who changes definitions again and again would build indexes again and again.
+                let defers = self.defers && living.table.tuples == 0;
+                let table = alter(living.table, Arc::new(def.clone()), &self.budget, self.options)?;
+                Living::new(table, defers)
             }
             None if !(self.is_wanted)(def) => return Ok(()),
             None if was_left_out => {
@@ -295,7 +388,7 @@ impl<'a> Catalog<'a> {
                 .found("a choice by name")
                 .space(&def.name));
             }
-            None => Living::new(empty(Arc::new(def.clone()), &self.budget, self.options)?),
+            None => Living::new(empty(Arc::new(def.clone()), &self.budget, self.options)?, self.defers),
         };
         self.tables.insert(id, living);
         Ok(())
@@ -306,8 +399,12 @@ impl<'a> Catalog<'a> {
         self.has_sync_spaces
     }
 
-    /// The definitions and the tables, by id.
-    pub(crate) fn finish(self) -> (Schema, Vec<Table>) {
-        (self.schema, self.tables.into_values().map(|living| living.table).collect())
+    /// The definitions and the tables, by id, with all their indexes.
+    ///
+    /// # Errors
+    /// As [`Living::complete`].
+    pub(crate) fn finish(mut self, threads: usize) -> Result<(Schema, Vec<Table>)> {
+        self.tables.values_mut().try_for_each(|living| living.complete(threads))?;
+        Ok((self.schema, self.tables.into_values().map(|living| living.table).collect()))
     }
 }

@@ -54,6 +54,9 @@ const SAMPLE_BLOCKS_MIN: usize = 96;
 /// Blocks that a thread takes at a time, so that the leaves of a primary key are cut less often.
 const JOB_BLOCKS: usize = 8;
 
+/// What a row takes of a log, where compression works well: for a guess at how many there are.
+const LOG_BYTES_PER_ROW: u64 = 20;
+
 /// What recovery gives.
 pub(crate) struct Recovered {
     pub(crate) schema: Schema,
@@ -129,11 +132,13 @@ fn recover_from(
     if let Some(chain) = chain {
         let chain = chain?;
         let noticed = schema.notices().len();
-        let catalog = Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options));
+        let rows_to_come = chain.bytes() / LOG_BYTES_PER_ROW;
+        let catalog =
+            Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options), rows_to_come);
         let mut replay = Replay::new(catalog, &chain, promoted, budget, options.skip_unknown);
         let end = replay_logs(&mut replay, &chain, options, &snapshot)?;
         let mut logs = std::mem::take(&mut replay.report);
-        (schema, tables) = replay.catalog.finish();
+        (schema, tables) = replay.catalog.finish(options.threads)?;
         report.vclock = end.vclock.to_string();
         report.notices.extend_from_slice(&schema.notices()[noticed..]);
         report.notices.extend(log_notices(&chain, &end, &logs));

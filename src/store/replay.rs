@@ -259,6 +259,9 @@ fn change(
     updated: &mut Vec<u8>,
     report: &mut LogReport,
 ) -> Result<()> {
+    if row.kind() == kind::DELETE_RANGE && row.index_id() != 0 {
+        living.complete(1)?;
+    }
     let Living { table, writer, fields, .. } = living;
     let missing = |what: &str| Error::new(ErrorKind::Row, "row body").expected(what).found("none");
     let tuple = || row.tuple().ok_or_else(|| missing("a tuple"));
