@@ -1,6 +1,6 @@
 //! Lycosa is an embedded, in-memory tuple store that is file-compatible with Tarantool's memtx engine: it opens the
-//! `.snap` files that a real Tarantool wrote as fast as the hardware allows, and serves their tuples from memory
-//! through primary and secondary indexes.
+//! `.snap` and `.xlog` files that a real Tarantool wrote as fast as the hardware allows, and serves their tuples from
+//! memory through primary and secondary indexes.
 //!
 //! ```
 //! use lycosa::{IteratorType, Store};
@@ -28,7 +28,8 @@
 //! | `space` | tuples and indexes, always in step; definitions; the system spaces | files |
 //! | `store` | the running whole: recovery, reports, the API | |
 //!
-//! The page to read first is `store/recover.rs`: the pipeline from file to store.
+//! The page to read first is `store/recover.rs`: the pipeline from snapshot to store; then `store/replay.rs`, from logs
+//! to the state after them.
 //!
 //! The library never prints, never exits, and reads no environment.
 
@@ -53,7 +54,7 @@ pub use index::iterator::IteratorType;
 pub use space::catalog::Schema;
 pub use space::definition::{IndexDef, IndexKind, SpaceDef};
 pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Stage};
-pub use store::report::{Counters, IndexReport, LoadReport, SpaceReport, StageReport};
+pub use store::report::{Counters, IndexReport, LoadReport, LogReport, SpaceReport, StageReport};
 pub use store::{Index, Select, Space, Store, Tuple};
 pub use tuple::field_type::FieldType;
 pub use tuple::part::{FieldDef, NullableAction, PartDef};

@@ -37,7 +37,13 @@ fn cases() -> Vec<(String, std::path::PathBuf)> {
     let mut cases = Vec::new();
     for version in ["2.6", "3.9", "random"] {
         for folder in folders(&snapshots().join(version)) {
-            cases.push((format!("{version}/{}", folder.file_name().unwrap().to_string_lossy()), folder));
+            // Two cases Tarantool itself cannot put into a snapshot: tests/logs.rs has them.
+            let has_snapshot = std::fs::read_dir(&folder)
+                .unwrap()
+                .any(|entry| entry.unwrap().path().extension().is_some_and(|extension| extension == "snap"));
+            if has_snapshot {
+                cases.push((format!("{version}/{}", folder.file_name().unwrap().to_string_lossy()), folder));
+            }
         }
     }
     assert!(cases.len() > 100, "only {} cases", cases.len());

@@ -79,9 +79,17 @@ fn try_seed(seed: u64, version: &str) -> bool {
     }
     let case = format!("seed {seed}");
     let expected = path.join("expected");
-    for options in [Options::new(), Options::new().threads(1).hints(false), Options::new().nested(true)] {
-        let store = Store::open_with(path.join("scratch"), &options)
-            .unwrap_or_else(|error| panic!("{case}: {error}"));
+    // The fresh snapshot that Tarantool made of it, and the folder as it was left, with its logs.
+    let ways = [
+        ("scratch", Options::new()),
+        ("scratch", Options::new().threads(1).hints(false)),
+        ("scratch", Options::new().nested(true)),
+        ("data", Options::new()),
+        ("data", Options::new().threads(1).hints(false)),
+    ];
+    for (folder, options) in ways {
+        let store = Store::open_with(path.join(folder), &options)
+            .unwrap_or_else(|error| panic!("{case}, {folder}: {error}"));
         let seen = assert_store(&case, &store, &expected);
         seen.absent.iter().for_each(|line| println!("not compared: {line}"));
         seen.reordered.iter().for_each(|place| assert_excused(place, &store, version));

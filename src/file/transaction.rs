@@ -75,7 +75,7 @@ impl Transaction<'_> {
     }
 
     /// A copy that outlives the block.
-    pub(crate) fn to_owned(&self) -> OwnedTransaction {
+    pub(crate) fn kept(&self) -> OwnedTransaction {
         let mut bytes = Vec::with_capacity(self.rows.iter().map(|row| row.bytes(self.bytes).len()).sum());
         let rows = self.rows.iter().map(|row| {
             let moved = row.moved(bytes.len());

@@ -55,10 +55,13 @@ fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOp
     let mut altered = match SpaceLoader::new(def, budget, options)?.adopt(table) {
         Ok(table) if same_format => table,
         Ok(table) => check_tuples(table)?,
-        Err((loader, table)) => match table.primary() {
-            Some(primary) => loader.load(primary.all().map(|tuple| tuple.data()))?,
-            None => loader.load(std::iter::empty())?,
-        },
+        Err(both) => {
+            let (loader, table) = *both;
+            match table.primary() {
+                Some(primary) => loader.load(primary.all().map(|tuple| tuple.data()))?,
+                None => loader.load(std::iter::empty())?,
+            }
+        }
     };
     // That the rows of the snapshot had to be sorted is told of the snapshot.
     altered.cost = cost;

@@ -546,7 +546,9 @@ fn system_rows_of_real_snapshots_give_the_schema_that_tarantool_reports() {
             let case = case.unwrap().path();
             let is_snapshot = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "snap");
             let mut files = std::fs::read_dir(&case).unwrap().map(|file| file.unwrap().path());
-            let file = std::fs::read(files.find(is_snapshot).unwrap()).unwrap();
+            // Two cases Tarantool itself cannot put into a snapshot.
+            let Some(file) = files.find(is_snapshot) else { continue };
+            let file = std::fs::read(file).unwrap();
             let mut builder = SchemaBuilder::new();
             for (space_id, tuple) in rows_of(&file) {
                 builder.row(space_id, &tuple).unwrap();

@@ -125,7 +125,7 @@ impl SpaceLoader {
 
     /// The table with the new definition and its tuples as they are, if every index that is to be there is there already
     /// and finds its keys where the new format has them; otherwise gives both back.
-    pub(super) fn adopt(self, mut table: Table) -> Result<Table, (Self, Table)> {
+    pub(super) fn adopt(self, mut table: Table) -> Result<Table, Box<(Self, Table)>> {
         let find = |key: &IndexKey| {
             let def = &self.def.indexes[key.number];
             let number = table.def.indexes.iter().position(|old| old.id == def.id && old.kind == def.kind)?;
@@ -134,7 +134,7 @@ impl SpaceLoader {
         };
         let numbers: Option<Vec<usize>> = self.keys.iter().map(find).collect();
         let same_slots = table.format.slots() == self.format.slots();
-        let Some(numbers) = numbers.filter(|_| same_slots) else { return Err((self, table)) };
+        let Some(numbers) = numbers.filter(|_| same_slots) else { return Err(Box::new((self, table))) };
         let mut indexes: Vec<Option<IndexData>> = self.def.indexes.iter().map(|_| None).collect();
         for (key, number) in self.keys.iter().zip(numbers) {
             indexes[key.number] = table.indexes[number].take();

@@ -106,7 +106,7 @@ impl<'a> Replay<'a> {
         if !self.limbo.holds(waits) {
             return self.apply(transaction);
         }
-        let owned = transaction.to_owned();
+        let owned = transaction.kept();
         self.budget.take(owned.bytes()).map_err(|error| (0, error))?;
         self.limbo.push(last.replica_id(), last.lsn(), waits.for_quorum, owned);
         Ok(())

@@ -12,7 +12,7 @@ Exit codes:
   0  done, also when `get` finds nothing
   1  the file is damaged, or contents differ
   2  usage: unknown option, space or index, a key that does not fit
-  3  cannot open: missing, not such a file, unsupported, over a limit, newer logs, index absent";
+  3  cannot open: missing, not such a file, unsupported, over a limit, a log missing, index absent";
 
 /// Looks at, loads and measures data folders that Tarantool's memtx engine wrote. Nothing on disk is ever changed.
 #[derive(Debug, Parser)]
@@ -81,11 +81,27 @@ pub struct OpenArguments {
     pub threads: u16,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct HowArguments {
-    /// Open the snapshot alone, even where logs hold newer transactions
+    /// Open the snapshot alone, whatever logs hold
     #[arg(long)]
     pub snapshot_only: bool,
+
+    /// Replay logs up to this LSN, whole transactions only; REPLICA:LSN where several replicas have written
+    #[arg(long, value_name = "LSN", value_parser = parse_lsn, conflicts_with = "snapshot_only")]
+    pub to_lsn: Option<(Option<u32>, u64)>,
+
+    /// Replay logs up to this time: seconds since 1970, or RFC 3339 (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "snapshot_only")]
+    pub to_time: Option<f64>,
+
+    /// Skip rows of logs whose request type is not known, instead of refusing them
+    #[arg(long)]
+    pub skip_unknown: bool,
+
+    /// Leave out synchronous transactions that were never confirmed
+    #[arg(long)]
+    pub drop_unconfirmed: bool,
 
     /// Folder of the logs, where they live apart from the snapshots
     #[arg(long, value_name = "DIR")]
@@ -244,7 +260,18 @@ pub struct BenchLoadArguments {
 
 impl HowArguments {
     pub fn options(&self) -> Options {
-        let mut options = Options::new().snapshot_only(self.snapshot_only);
+        let mut options = Options::new()
+            .snapshot_only(self.snapshot_only)
+            .skip_unknown(self.skip_unknown)
+            .drop_unconfirmed(self.drop_unconfirmed);
+        match self.to_lsn {
+            Some((Some(replica_id), lsn)) => options = options.to_lsn_of(replica_id, lsn),
+            Some((None, lsn)) => options = options.to_lsn(lsn),
+            None => {}
+        }
+        if let Some(seconds) = self.to_time {
+            options = options.to_time(seconds);
+        }
         if let Some(bytes) = self.max_memory {
             options = options.max_memory(bytes);
         }
@@ -308,6 +335,65 @@ fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(base.pow(power)).ok_or_else(|| "more than 2^64 bytes".to_owned())
 }
 
+/// `LSN`, or `REPLICA:LSN`.
+fn parse_lsn(text: &str) -> Result<(Option<u32>, u64), String> {
+    let parsed = match text.split_once(':') {
+        Some((replica, lsn)) => {
+            replica.parse().ok().zip(lsn.parse().ok()).map(|(replica, lsn)| (Some(replica), lsn))
+        }
+        None => text.parse().ok().map(|lsn| (None, lsn)),
+    };
+    parsed.ok_or_else(|| "expected an LSN such as 1004, or a replica's id and its LSN, such as 2:1004".into())
+}
+
+/// Seconds since 1970, or a moment as RFC 3339 writes it.
+pub fn parse_time(text: &str) -> Result<f64, String> {
+    if let Ok(seconds) = text.parse::<f64>()
+        && seconds.is_finite()
+    {
+        return Ok(seconds);
+    }
+    rfc_3339(text).ok_or_else(|| "expected seconds since 1970, or a time such as 2026-01-31T12:00:00Z".into())
+}
+
+fn rfc_3339(text: &str) -> Option<f64> {
+    let (date, rest) = text.split_once(['T', 't', ' '])?;
+    let at = rest.find(['Z', 'z', '+', '-'])?;
+    let (time, zone) = rest.split_at(at);
+    let numbers = |text: &str, separator, digits: [usize; 3]| -> Option<[i64; 3]> {
+        let parts: Vec<&str> = text.split(separator).collect();
+        let [first, second, third]: [&str; 3] = parts.try_into().ok()?;
+        let number = |text: &str, digits| {
+            let is_number = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number { text.parse().ok() } else { None }
+        };
+        Some([number(first, digits[0])?, number(second, digits[1])?, number(third, digits[2])?])
+    };
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let (whole, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let [hour, minute, second] = numbers(whole, ':', [2, 2, 2])?;
+    let fraction: f64 = format!("0.{fraction}").parse().ok()?;
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = [31, 28 + i64::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = *days.get(usize::try_from(month - 1).ok()?)?;
+    if !(1..=length).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let offset = match zone.split_at(1) {
+        ("Z" | "z", "") => 0,
+        (sign @ ("+" | "-"), offset) => {
+            let [hours, minutes, _] = numbers(&format!("{offset}:00"), ':', [2, 2, 2])?;
+            (hours * 3600 + minutes * 60) * if sign == "-" { -1 } else { 1 }
+        }
+        _ => return None,
+    };
+    // Days since 1970, by the number of leap years before this one.
+    let before = year - 1;
+    let leaps = before / 4 - before / 100 + before / 400 - (1969 / 4 - 1969 / 100 + 1969 / 400);
+    let days = (year - 1970) * 365 + leaps + days[..month as usize - 1].iter().sum::<i64>() + day - 1;
+    Some((days * 86_400 + hour * 3600 + minute * 60 + second - offset) as f64 + fraction)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -337,6 +423,29 @@ mod tests {
         }
         for text in ["", "GiB", "-1", "1.5GiB", "2X", "2Gb b", "2iB", "99999999999TiB", "2GiBs"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn points_in_logs_are_read_in_every_form() {
+        assert_eq!(parse_lsn("1004"), Ok((None, 1004)));
+        assert_eq!(parse_lsn("2:1004"), Ok((Some(2), 1004)));
+        assert!(parse_lsn("2:").is_err() && parse_lsn("-1").is_err());
+        for (text, seconds) in [
+            ("0", 0.0),
+            ("1767225600.25", 1_767_225_600.25),
+            ("1970-01-01T00:00:00Z", 0.0),
+            ("2026-01-01T00:00:00Z", 1_767_225_600.0),
+            ("2024-02-29T23:59:59.5+03:00", 1_709_240_399.5),
+            ("2000-03-01 00:00:00-00:30", 951_870_600.0),
+            ("1969-12-31T23:59:59Z", -1.0),
+        ] {
+            assert_eq!(parse_time(text), Ok(seconds), "{text}");
+        }
+        for text in
+            ["", "nan", "2026-01-31", "2026-13-01T00:00:00Z", "2025-02-29T00:00:00Z", "2026-01-01T0:00:00Z"]
+        {
+            assert!(parse_time(text).is_err(), "{text}");
         }
     }
 

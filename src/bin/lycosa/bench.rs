@@ -435,7 +435,7 @@ mod tests {
     fn each_arm_differs_from_the_usual_one_in_one_thing() {
         let arguments = BenchLoadArguments {
             paths: vec!["a".into(), "b".into(), "a".into()],
-            how: crate::args::HowArguments { snapshot_only: false, wal_dir: None, max_memory: None },
+            how: crate::args::HowArguments::default(),
             runs: 1,
             threads: vec![1, 2],
             no_hints: true,

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use lycosa::{SpaceDef, SpaceReport, StageReport, Store};
+use lycosa::{LogReport, SpaceDef, SpaceReport, StageReport, Store};
 use serde_json::{Value, json};
 
 use crate::args::LoadArguments;
@@ -60,7 +60,30 @@ fn as_json(store: &Store, resident_bytes: Option<u64>) -> Value {
             "name": space.name,
             "absent": reason,
         })).collect::<Vec<_>>(),
+        "logs": report.logs.as_ref().map(logs),
         "notices": report.notices,
+    })
+}
+
+fn logs(logs: &LogReport) -> Value {
+    json!({
+        "files": logs.files,
+        "bytes": logs.bytes,
+        "transactions": logs.transactions,
+        "rows": logs.rows,
+        "covered_rows": logs.covered_rows,
+        "skipped_rows": logs.skipped_rows,
+        "unknown_rows": logs.unknown_rows,
+        "failed_operations": logs.failed_operations,
+        "ignored_upserts": logs.ignored_upserts,
+        "rolled_back_transactions": logs.rolled_back_transactions,
+        "unconfirmed_transactions": logs.unconfirmed_transactions,
+        "holds_unconfirmed": logs.holds_unconfirmed,
+        "first_timestamp": logs.first_timestamp,
+        "last_timestamp": logs.last_timestamp,
+        "is_stopped": logs.is_stopped,
+        "torn_bytes": logs.torn_bytes,
+        "torn_rows": logs.torn_rows,
     })
 }
 
@@ -109,6 +132,16 @@ fn write(store: &Store, resident_bytes: Option<u64>, system: bool) -> Result<(),
         writeln!(out, "instance  {}", print::visible(instance))?;
     }
     writeln!(out, "vclock    {}", report.vclock)?;
+    if let Some(logs) = &report.logs {
+        writeln!(
+            out,
+            "logs      {} rows of {} transactions from {} files{}",
+            print::count(logs.rows),
+            print::count(logs.transactions),
+            print::count(logs.files),
+            if logs.is_stopped { ", up to the point asked for" } else { "" }
+        )?;
+    }
     writeln!(out, "threads   {}\n", report.threads)?;
 
     let mut stages = Table::new(&[

@@ -56,6 +56,11 @@ struct Piece {
 }
 
 impl Piece {
+    /// Pairs that nobody has changed; where the first pair of a piece was deleted, the next one takes its place.
+    fn unchanged(pairs: u64) -> Self {
+        Self { has_first: pairs > 0, is_changed: false, behind: pairs.saturating_sub(1) }
+    }
+
     fn pairs(self) -> u64 {
         u64::from(self.has_first) + self.behind
     }
@@ -122,7 +127,13 @@ impl<'a> Updater<'a> {
         for depth in 0..path.len() {
             self.mark(top, &path[..depth], &path[depth]);
         }
-        self.touched.push(Touched { top, path: path.clone(), did });
+        // In a container that is apart already, an element that comes or goes leaves nothing to take note of.
+        let is_apart = self.touched.iter().any(|touched| {
+            touched.top == top && touched.path.len() > container.len() && touched.path.starts_with(container)
+        });
+        if did == Did::Change || !is_apart {
+            self.touched.push(Touched { top, path: path.clone(), did });
+        }
         Ok(())
     }
 
@@ -331,7 +342,7 @@ impl<'a> Updater<'a> {
                     let mut before = 0;
                     for piece in pieces {
                         if before == found.number {
-                            piece.has_first = false;
+                            *piece = Piece::unchanged(piece.behind);
                             break;
                         }
                         before += piece.pairs();
@@ -453,16 +464,12 @@ impl<'a> Updater<'a> {
                 continue;
             }
             let (pairs, mut pieces) = (u64::from(pairs), VecDeque::new());
-            let whole = |pairs: u64| {
-                (pairs > 0).then(|| Piece { has_first: true, is_changed: false, behind: pairs - 1 })
-            };
+            let whole = |pairs: u64| (pairs > 0).then(|| Piece::unchanged(pairs));
             match did {
-                Did::Delete(0) => {
-                    pieces.push_back(Piece { has_first: false, is_changed: false, behind: pairs })
-                }
+                Did::Delete(0) => pieces.push_back(Piece::unchanged(pairs)),
                 Did::Delete(number) => {
                     // Those behind the deleted pair come to the front with it.
-                    pieces.push_back(Piece { has_first: false, is_changed: false, behind: pairs - number });
+                    pieces.push_back(Piece::unchanged(pairs - number));
                     pieces.extend(whole(number));
                     self.rotate(at, number);
                 }
