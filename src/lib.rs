@@ -42,6 +42,8 @@ mod index;
 mod limits;
 mod msgpack;
 mod parallel;
+#[expect(unsafe_code, reason = "the prefetch instruction")]
+mod prefetch;
 mod space;
 mod store;
 mod tuple;

@@ -20,6 +20,7 @@ const UNSAFE: &[&str] = &[
     "src/index/pool.rs",
     "src/index/tree/bulk.rs",
     "src/index/tree/node.rs",
+    "src/prefetch.rs",
     "src/store/usage.rs",
     "src/tuple/arena.rs",
     "src/tuple/field_map.rs",

@@ -14,6 +14,7 @@
 //! when all new entries are in is removed.
 
 use super::build::Built;
+use super::hash::HashIndex;
 use super::hash_key::Hasher;
 use super::hint::Hints;
 use super::key;
@@ -89,25 +90,58 @@ impl<'a> Order<'a> {
         there.hint == entry.hint && self.key_def.compare(self.position(there), self.position(entry)).is_eq()
     }
 
-    /// The tuple with a key, all of whose parts are given, and the place before it.
+    /// Asks for the tuple whose entry has this hint, if one has.
+    #[inline]
+    pub(crate) fn prefetch(self, built: &Built, hint: u64) {
+        let tree = match built {
+            Built::Tree(tree) => tree,
+            Built::Hash(hash, _) => hash.tree(),
+            Built::MultikeyTree(_) => return,
+        };
+        if let Some(handle) = tree.find_hint(hint) {
+            self.arena.prefetch(handle);
+        }
+    }
+
+    /// What the entry of a tuple has for a hint; not for multikey indexes.
+    pub(crate) fn hint(self, built: &Built, handle: Handle) -> u64 {
+        match built {
+            Built::Tree(_) | Built::MultikeyTree(_) => {
+                self.hints.of(self.key_def, &self.arena.get(handle), 0)
+            }
+            Built::Hash(_, hasher) => hasher.tuple(self.key_def, &self.arena.get(handle)),
+        }
+    }
+
+    /// What the entry of a tuple with this whole key of a unique index without nil has for a hint.
+    pub(crate) fn key_hint(self, built: &Built, key: &[u8], values: &[Option<usize>]) -> u64 {
+        match built {
+            Built::Tree(_) | Built::MultikeyTree(_) => self.hints.range(key, values).0,
+            Built::Hash(_, hasher) => hasher.key(key, values),
+        }
+    }
+
+    /// The tuple with a whole key, whose hint is known, and the place before it.
     pub(crate) fn seek_key(
         self,
         built: &Built,
         key: &[u8],
         values: &[Option<usize>],
+        hint: u64,
     ) -> (Option<Place>, Option<Handle>) {
         match built {
             Built::Tree(tree) => {
-                let mut cursor = tree.lower_bound(&KeyProbe::new(self, key, values));
+                let mut cursor =
+                    tree.lower_bound(&KeyProbe { order: self, key, values, hints: (hint, hint) });
                 let place = cursor.place();
                 let is_it =
                     |entry: &Entry| key::compare(self.key_def, self.position(*entry), key, values).is_eq();
                 (place, cursor.entry().filter(is_it).map(|entry| entry.handle))
             }
             Built::MultikeyTree(_) => (None, None),
-            Built::Hash(hash, hasher) => hash.seek(hasher.key(key, values), |handle| {
-                hasher.matches(self.key_def, &self.arena.get(handle), key, values)
-            }),
+            Built::Hash(hash, hasher) => {
+                hash.seek(hint, |handle| hasher.matches(self.key_def, &self.arena.get(handle), key, values))
+            }
         }
     }
 
@@ -203,6 +237,76 @@ impl Spot {
         (self.place, self.there, self.entry, self.has_old) = (place, Some(old), None, true);
     }
 
+    /// The tuple with the key of a new one, and the place of both; `hint` is that of the new one's entry. For the
+    /// primary index, which excludes nothing: who is old is not known yet.
+    pub(crate) fn look_at(
+        &mut self,
+        order: Order<'_>,
+        built: &Built,
+        new: Handle,
+        hint: u64,
+    ) -> Option<Handle> {
+        let entry = Entry { hint, handle: new, element: 0 };
+        self.entry = Some(entry);
+        match built {
+            Built::Tree(tree) => {
+                let there = self.look_in_tree(order, tree, entry);
+                there.filter(|&there| order.is_same(there, entry)).map(|there| there.handle)
+            }
+            Built::Hash(hash, hasher) => self.look_in_hash(order, hash, hasher, entry),
+            Built::MultikeyTree(_) => None,
+        }
+    }
+
+    /// Puts a new tuple where an old one has been found, if it has the same key; gives whether it has.
+    pub(crate) fn take_place_of(
+        &mut self,
+        order: Order<'_>,
+        built: &Built,
+        old: Handle,
+        new: Handle,
+        hint: u64,
+    ) -> bool {
+        assert_eq!(self.there, Some(old), "the old tuple has just been found");
+        let entry = Entry { hint, handle: new, element: 0 };
+        self.entry = Some(entry);
+        match built {
+            Built::Tree(_) => order.is_same(Entry { handle: old, ..entry }, entry),
+            Built::Hash(_, hasher) => {
+                hasher.equal(order.key_def, &order.arena.get(old), &order.arena.get(new))
+            }
+            Built::MultikeyTree(_) => false,
+        }
+    }
+
+    /// The place of a new entry, and what stands behind it.
+    fn look_in_tree(&mut self, order: Order<'_>, tree: &Tree<false>, entry: Entry) -> Option<Entry> {
+        if self.appends
+            && let Some(place) = order.seek_end(tree, entry)
+        {
+            (self.place, self.there) = (place, None);
+            return None;
+        }
+        let (place, there) = order.seek(tree, entry);
+        (self.place, self.there) = (place, there.map(|there| there.handle));
+        self.appends = there.is_none();
+        there
+    }
+
+    /// The place of a new entry, and the tuple with its key.
+    fn look_in_hash(
+        &mut self,
+        order: Order<'_>,
+        hash: &HashIndex,
+        hasher: &Hasher,
+        entry: Entry,
+    ) -> Option<Handle> {
+        let tuple = order.arena.get(entry.handle);
+        let is_same = |handle| hasher.equal(order.key_def, &tuple, &order.arena.get(handle));
+        (self.place, self.there) = hash.seek(entry.hint, is_same);
+        self.there
+    }
+
     /// Finds out what is to be done.
     ///
     /// # Errors
@@ -226,16 +330,7 @@ impl Spot {
                 }
                 let entry = order.entry(new, 0);
                 self.entry = Some(entry);
-                if self.appends
-                    && let Some(place) = order.seek_end(tree, entry)
-                {
-                    self.place = place;
-                    return Ok(());
-                }
-                let (place, there) = order.seek(tree, entry);
-                self.place = place;
-                self.there = there.map(|there| there.handle);
-                self.appends = there.is_none();
+                let there = self.look_in_tree(order, tree, entry);
                 match there.filter(|there| is_other(&there.handle)) {
                     Some(there) if order.key_def.unique && order.is_same(there, entry) => Err(there.handle),
                     _ => Ok(()),
@@ -255,10 +350,7 @@ impl Spot {
             Built::Hash(hash, hasher) => {
                 let entry = order.hashed(hasher, new);
                 self.entry = Some(entry);
-                let tuple = order.arena.get(new);
-                (self.place, self.there) = hash
-                    .seek(entry.hint, |handle| hasher.equal(order.key_def, &tuple, &order.arena.get(handle)));
-                self.there.filter(is_other).map_or(Ok(()), Err)
+                self.look_in_hash(order, hash, hasher, entry).filter(is_other).map_or(Ok(()), Err)
             }
         }
     }

@@ -163,6 +163,10 @@ pub(crate) struct Living {
     pub(crate) writer: TableWriter,
     /// What update operations know of the fields.
     pub(crate) fields: Fields,
+    /// Statements that wait, each with the hint of its primary key: whoever gathers them has them here.
+    pub(crate) pending: Vec<(u64, u32)>,
+    /// Statements of different primary keys may be applied in any order.
+    pub(crate) takes_any_order: bool,
     /// Indexes that are built when all rows are in, or when somebody asks for them.
     deferred: Vec<Deferred>,
     /// With so many tuples hints are learnt anew: what they were learnt from is too little by then.
@@ -174,7 +178,8 @@ impl Living {
         let learn_at = learn_at(&table);
         let deferred = if defers && table.primary().is_some() { defer(&mut table) } else { Vec::new() };
         let (writer, fields) = (TableWriter::new(&table), Fields::new(&table.def.format));
-        Self { writer, fields, deferred, learn_at, table }
+        let takes_any_order = takes_any_order(&table);
+        Self { writer, fields, pending: Vec::new(), takes_any_order, deferred, learn_at, table }
     }
 
     /// Builds what was deferred.
@@ -206,6 +211,7 @@ impl Living {
             table.indexes[number] = Some(index);
         }
         self.writer = TableWriter::new(table);
+        self.takes_any_order = takes_any_order(table);
         Ok(())
     }
 
@@ -217,6 +223,11 @@ impl Living {
             self.learn_at = learn_at(&self.table);
         }
     }
+}
+
+/// In a unique secondary index it matters whether a key goes before it comes again.
+fn takes_any_order(table: &Table) -> bool {
+    !table.indexes.iter().skip(1).flatten().any(|index| index.key_def.unique)
 }
 
 /// Tuples of a table whose hints are worth learning: fewer are in the cache anyway.
@@ -272,7 +283,11 @@ impl<'a> Catalog<'a> {
         if !self.dirty.is_empty() && self.dirty.remove(&id) {
             self.settle(id)?;
         }
-        if !self.tables.contains_key(&id) {
+        if self.table(id).is_none() {
+            if self.tables.contains_key(&id) {
+                self.give_up(id);
+                return Ok(Found::Absent);
+            }
             if self.schema.space_by_id(id).is_some() {
                 return Ok(Found::Absent);
             }
@@ -280,12 +295,13 @@ impl<'a> Catalog<'a> {
             let table = empty(Arc::new(def.clone()), &self.budget, self.options)?;
             self.tables.insert(id, Living::new(table, self.defers));
         }
-        let living = self.tables.get_mut(&id).expect("it is there, or has just been made");
-        if living.table.primary().is_none() {
-            self.give_up(id);
-            return Ok(Found::Absent);
-        }
-        Ok(Found::Table(self.tables.get_mut(&id).expect("as before")))
+        Ok(self.table(id).map_or(Found::Absent, Found::Table))
+    }
+
+    /// The space of this id, if it is in memory and can be changed, and no definition is on its way.
+    #[inline]
+    pub(crate) fn table(&mut self, id: u32) -> Option<&mut Living> {
+        self.tables.get_mut(&id).filter(|living| living.table.primary().is_some())
     }
 
     /// A space without its primary index can be read, but not changed: what the logs make of it nobody knows.

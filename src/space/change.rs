@@ -52,6 +52,14 @@ pub(crate) struct TableWriter {
     pub(crate) retired_tuples: Vec<Handle>,
 }
 
+/// A tuple in the arena that no index knows yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct New {
+    pub(crate) handle: Handle,
+    /// Of its entry in the primary index: that of its key.
+    pub(crate) hint: u64,
+}
+
 fn order(index: &IndexData) -> Order<'_> {
     Order { key_def: &index.key_def, hints: &index.hints, arena: &index.arena }
 }
@@ -86,15 +94,47 @@ impl TableWriter {
         }
     }
 
+    /// Checks a tuple and gives it room, where no index knows it yet: for one of the statements with a new tuple, each of
+    /// which takes the room back where it fails.
+    ///
+    /// # Errors
+    /// `MsgPack` and `TupleFormat` for the tuple; `Memory`; `Absent` without a primary index. On any error, of this and
+    /// of the statements, nothing has changed.
+    pub(crate) fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<New> {
+        let index = primary(table)?;
+        let in_space = |error: Error| error.space(&table.def.name);
+        let end = table.format.walk(tuple, 0, &mut self.map).map_err(|fault| in_space(fault.into_error()))?;
+        if end != tuple.len() {
+            return Err(in_space(
+                Error::new(ErrorKind::MsgPack, "tuple's MsgPack")
+                    .expected(format!("{end} bytes"))
+                    .found(tuple.len()),
+            ));
+        }
+        let handle = self.tuples.put(tuple, &self.map).map_err(in_space)?;
+        Ok(New { handle, hint: order(index).hint(&index.built, handle) })
+    }
+
+    /// Checks a whole key of the primary index.
+    ///
+    /// # Errors
+    /// `Key`, `Absent`.
+    pub(crate) fn key_hint(&mut self, table: &Table, key: &[u8]) -> Result<u64> {
+        let index = primary(table)?;
+        let in_space = |error: Error| error.space(&table.def.name);
+        Key::check(&index.key_def, key, &mut self.begin_values).map_err(in_space)?;
+        check_whole(&index.key_def, &self.begin_values).map_err(in_space)?;
+        Ok(order(index).key_hint(&index.built, key, &self.begin_values))
+    }
+
     /// Inserts a tuple.
     ///
     /// # Errors
-    /// `DuplicateKey` for a key that a unique index has, naming both tuples; `MsgPack` and `TupleFormat` for the tuple;
-    /// `Memory`; `Absent` without a primary index. On any error, of this and the other statements, nothing has changed.
-    pub(crate) fn insert(&mut self, table: &mut Table, tuple: &[u8]) -> Result<()> {
-        self.with_new(table, tuple, |writer, table, new| match writer.look_for(table, new)? {
-            Some(twin) => Err(conflict(table, 0, twin, new)),
-            None => writer.change(table, None, Some(new)).map(|()| true),
+    /// `DuplicateKey` for a key that a unique index has, naming both tuples; `Memory`, `Absent`.
+    pub(crate) fn insert(&mut self, table: &mut Table, new: New) -> Result<()> {
+        self.with_new(table, new, |writer, table| match writer.look_for(table, new)? {
+            Some(twin) => Err(conflict(table, 0, twin, new.handle)),
+            None => writer.change(table, None, Some(new.handle)).map(|()| true),
         })
         .map(drop)
     }
@@ -103,64 +143,89 @@ impl TableWriter {
     ///
     /// # Errors
     /// As `insert`, but for the primary key.
-    pub(crate) fn replace(&mut self, table: &mut Table, tuple: &[u8]) -> Result<()> {
-        self.with_new(table, tuple, |writer, table, new| {
+    pub(crate) fn replace(&mut self, table: &mut Table, new: New) -> Result<()> {
+        self.with_new(table, new, |writer, table| {
             let old = writer.look_for(table, new)?;
-            writer.change(table, old, Some(new)).map(|()| true)
+            writer.change(table, old, Some(new.handle)).map(|()| true)
         })
         .map(drop)
+    }
+
+    /// Inserts a tuple if its primary key is not there yet; otherwise gives the one that is.
+    ///
+    /// # Errors
+    /// As `insert`.
+    pub(crate) fn insert_or_find(&mut self, table: &mut Table, new: New) -> Result<Option<Handle>> {
+        let mut old = None;
+        self.with_new(table, new, |writer, table| {
+            old = writer.look_for(table, new)?;
+            match old {
+                Some(_) => Ok(false),
+                None => writer.change(table, None, Some(new.handle)).map(|()| true),
+            }
+        })?;
+        Ok(old)
     }
 
     /// Deletes the tuple with this whole primary key; false if there is none.
     ///
     /// # Errors
     /// `Key` for the key, `Memory`, `Absent`.
-    pub(crate) fn delete(&mut self, table: &mut Table, key: &[u8]) -> Result<bool> {
-        let Some(old) = self.find(table, key)? else { return Ok(false) };
+    pub(crate) fn delete(&mut self, table: &mut Table, key: &[u8], hint: u64) -> Result<bool> {
+        let Some(old) = self.find(table, key, hint)? else { return Ok(false) };
         self.change(table, Some(old), None)?;
         Ok(true)
     }
 
-    /// The tuple with this whole primary key.
+    /// The tuple with this whole primary key, whose hint is known.
     ///
     /// # Errors
     /// `Key` for the key, `Absent`.
-    pub(crate) fn find(&mut self, table: &Table, key: &[u8]) -> Result<Option<Handle>> {
+    pub(crate) fn find(&mut self, table: &Table, key: &[u8], hint: u64) -> Result<Option<Handle>> {
         let index = primary(table)?;
-        let in_space = |error: Error| error.space(&table.def.name);
-        Key::check(&index.key_def, key, &mut self.begin_values).map_err(in_space)?;
-        check_whole(&index.key_def, &self.begin_values).map_err(in_space)?;
-        let (place, old) = order(index).seek_key(&index.built, key, &self.begin_values);
+        Key::check(&index.key_def, key, &mut self.begin_values)
+            .map_err(|error| error.space(&table.def.name))?;
+        let (place, old) = order(index).seek_key(&index.built, key, &self.begin_values, hint);
         if let Some(old) = old {
             self.spots[0].found(place, old);
         }
         Ok(old)
     }
 
-    /// The tuple with the primary key of this one, whose format is checked.
+    /// The stored tuple with the primary key of this one, which is not needed any more.
     ///
     /// # Errors
-    /// `MsgPack` and `TupleFormat` for the tuple, `Memory`, `Absent`.
-    pub(crate) fn find_tuple(&mut self, table: &Table, tuple: &[u8]) -> Result<Option<Handle>> {
-        let new = self.put(table, tuple)?;
+    /// `Absent`.
+    pub(crate) fn find_twin(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
         let found = self.look_for(table, new);
-        self.tuples.free(new);
+        self.tuples.free(new.handle);
         found
     }
 
-    /// Puts the result of an update or upsert of `old` in its place; false, and nothing done, if its primary key is
-    /// not that of `old`.
+    /// Puts the result of an update or upsert of `old`, which has just been found, in its place; false, and nothing done,
+    /// if its primary key is not that of `old`.
     ///
     /// # Errors
-    /// As `replace`.
+    /// As `put` and `replace`.
     pub(crate) fn put_updated(&mut self, table: &mut Table, old: Handle, new: &[u8]) -> Result<bool> {
-        self.with_new(table, new, |writer, table, new| {
-            let found = writer.look_for(table, new)?;
-            if found == Some(old) {
-                writer.change(table, found, Some(new))?;
+        let new = self.put(table, new)?;
+        self.with_new(table, new, |writer, table| {
+            let index = primary(table)?;
+            let is_same =
+                writer.spots[0].take_place_of(order(index), &index.built, old, new.handle, new.hint);
+            if is_same {
+                writer.change(table, Some(old), Some(new.handle))?;
             }
-            Ok(found == Some(old))
+            Ok(is_same)
         })
+    }
+
+    /// Asks for what a statement about a key with this hint will look at.
+    #[inline]
+    pub(crate) fn prefetch(&self, table: &Table, hint: u64) {
+        if let Ok(index) = primary(table) {
+            order(index).prefetch(&index.built, hint);
+        }
     }
 
     /// Deletes the tuples that an index has from one key up to, but without, another, in the order of the index. A key
@@ -225,40 +290,24 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Checks a tuple and puts it in the arena, where no index knows it yet.
-    fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<Handle> {
-        primary(table)?;
-        let in_space = |error: Error| error.space(&table.def.name);
-        let end = table.format.walk(tuple, 0, &mut self.map).map_err(|fault| in_space(fault.into_error()))?;
-        if end != tuple.len() {
-            return Err(in_space(
-                Error::new(ErrorKind::MsgPack, "tuple's MsgPack")
-                    .expected(format!("{end} bytes"))
-                    .found(tuple.len()),
-            ));
-        }
-        self.tuples.put(tuple, &self.map).map_err(in_space)
-    }
-
     /// A statement about a new tuple, which is freed again if the statement fails or says that it did nothing.
     fn with_new(
         &mut self,
         table: &mut Table,
-        tuple: &[u8],
-        statement: impl FnOnce(&mut Self, &mut Table, Handle) -> Result<bool>,
+        new: New,
+        statement: impl FnOnce(&mut Self, &mut Table) -> Result<bool>,
     ) -> Result<bool> {
-        let new = self.put(table, tuple)?;
-        let outcome = statement(self, table, new);
+        let outcome = statement(self, table);
         if !matches!(outcome, Ok(true)) {
-            self.tuples.free(new);
+            self.tuples.free(new.handle);
         }
         outcome
     }
 
     /// The stored tuple with the primary key of a new one; the place of both is kept for the change.
-    fn look_for(&mut self, table: &Table, new: Handle) -> Result<Option<Handle>> {
+    fn look_for(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
         let index = primary(table)?;
-        Ok(self.spots[0].look(order(index), &index.built, None, Some(new)).err())
+        Ok(self.spots[0].look_at(order(index), &index.built, new.handle, new.hint))
     }
 
     /// Changes all indexes, or none. What there is to know of the primary one is known.

@@ -21,7 +21,7 @@ use crate::index::twin_tests::values::pick;
 use crate::index::twin_tests::{model, order, part_defs, values};
 use crate::tuple::field_type::FieldType;
 use crate::tuple::part::FieldDef;
-use crate::tuple::slab::Budget;
+use crate::tuple::slab::{Budget, Handle};
 
 fn space_def(random: &mut Rng, space: &model::Space) -> Arc<SpaceDef> {
     let field = |(number, field): (usize, &model::Field)| {
@@ -188,6 +188,33 @@ impl Twin {
         }
     }
 
+    fn insert(&mut self, tuple: &[u8]) -> Result<bool> {
+        let new = self.writer.put(&self.table, tuple)?;
+        self.writer.insert(&mut self.table, new).map(|()| true)
+    }
+
+    fn replace(&mut self, tuple: &[u8]) -> Result<bool> {
+        let new = self.writer.put(&self.table, tuple)?;
+        self.writer.replace(&mut self.table, new).map(|()| true)
+    }
+
+    /// The tuple with a key; what the key's hint is and what that of its tuple is, is the same.
+    fn lookup(&mut self, key: &[u8]) -> Result<Option<Handle>> {
+        let hint = self.writer.key_hint(&self.table, key)?;
+        let found = self.writer.find(&self.table, key, hint)?;
+        if let Some(handle) = found {
+            let new = self.writer.put(&self.table, self.table.arena.get(handle).data())?;
+            assert_eq!(new.hint, hint, "{key:x?}");
+            assert_eq!(self.writer.find_twin(&self.table, new)?, found);
+        }
+        Ok(found)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        let hint = self.writer.key_hint(&self.table, key)?;
+        self.writer.delete(&mut self.table, key, hint)
+    }
+
     /// Does a statement on both sides, unless the table reports that memory is refused: then on neither.
     fn statement(&mut self, random: &mut Rng) -> Result<()> {
         let refused = |outcome: Result<bool>| match outcome {
@@ -204,7 +231,7 @@ impl Twin {
             0..25 => {
                 let tuple = self.tuple(random);
                 let expected = self.find(&tuple).is_none() && !self.is_refused(&tuple, None);
-                let done = refused(self.writer.insert(&mut self.table, &tuple).map(|()| true))?;
+                let done = refused(self.insert(&tuple))?;
                 assert_eq!(done.is_some(), expected, "insert {tuple:x?}");
                 if expected {
                     self.live.push(tuple);
@@ -214,7 +241,7 @@ impl Twin {
                 let tuple = self.tuple(random);
                 let old = self.find(&tuple);
                 let expected = !self.is_refused(&tuple, old);
-                let done = refused(self.writer.replace(&mut self.table, &tuple).map(|()| true))?;
+                let done = refused(self.replace(&tuple))?;
                 assert_eq!(done.is_some(), expected, "replace {tuple:x?}");
                 if expected {
                     self.put(old, tuple);
@@ -224,7 +251,7 @@ impl Twin {
                 let Some(old) = self.any(random) else { return Ok(()) };
                 let key = key_array(&self.space.keys(&self.space.indexes[0], &self.live[old])[0].1.raw);
                 let tuple = self.tuple(random);
-                let handle = self.writer.find(&self.table, &key)?.expect("a live tuple is found");
+                let handle = self.lookup(&key)?.expect("a live tuple is found");
                 assert_eq!(self.table.arena.get(handle).data(), self.live[old]);
                 let expected = match self.collide(0, &self.live[old], &tuple) {
                     false => Some(false),
@@ -238,11 +265,14 @@ impl Twin {
             }
             75..85 => {
                 let tuple = self.tuple(random);
-                let found = self.writer.find_tuple(&self.table, &tuple)?;
+                let found = {
+                    let new = self.writer.put(&self.table, &tuple)?;
+                    self.writer.find_twin(&self.table, new)?
+                };
                 let found = found.map(|handle| self.table.arena.get(handle).data().to_vec());
                 assert_eq!(found.as_ref(), self.find(&tuple).map(|old| &self.live[old]));
                 let key = key_array(&self.space.keys(&self.space.indexes[0], &tuple)[0].1.raw);
-                let deleted = self.writer.delete(&mut self.table, &key)?;
+                let deleted = self.delete(&key)?;
                 assert_eq!(deleted, found.is_some(), "delete {key:x?}");
                 if deleted {
                     let old = self.find(&tuple).unwrap();
@@ -252,7 +282,7 @@ impl Twin {
             85..97 => {
                 let Some(old) = self.any(random) else { return Ok(()) };
                 let key = key_array(&self.space.keys(&self.space.indexes[0], &self.live[old])[0].1.raw);
-                assert!(self.writer.delete(&mut self.table, &key)?);
+                assert!(self.delete(&key)?);
                 self.live.swap_remove(old);
             }
             _ => self.delete_range(random)?,
@@ -390,19 +420,22 @@ fn both_tuples_of_a_duplicate_are_named() {
     let mut table = load(&def, &Arc::default(), &[], options);
     let mut writer = TableWriter::new(&table);
     for id in 0..10 {
-        writer.insert(&mut table, &[0x92, id, 10 + id]).unwrap();
+        let new = writer.put(&table, &[0x92, id, 10 + id]).unwrap();
+        writer.insert(&mut table, new).unwrap();
     }
     let told = |outcome: Result<()>| outcome.unwrap_err().to_string();
+    let new = writer.put(&table, &[0x92, 3, 99]).unwrap();
     assert_eq!(
-        told(writer.insert(&mut table, &[0x92, 3, 99])),
+        told(writer.insert(&mut table, new)),
         "space s: duplicate key in unique index i0: expected one tuple, found [3,13] and [3,99]"
     );
+    let new = writer.put(&table, &[0x92, 3, 17]).unwrap();
     assert_eq!(
-        told(writer.replace(&mut table, &[0x92, 3, 17])),
+        told(writer.replace(&mut table, new)),
         "space s: duplicate key in unique index i1: expected one tuple, found [7,17] and [3,17]"
     );
-    assert_eq!(told(writer.insert(&mut table, &[0x92, 3, 17, 1])).matches("tuple's MsgPack").count(), 1);
-    assert_eq!(writer.delete(&mut table, &[0x90]).unwrap_err().kind(), ErrorKind::Key);
+    assert_eq!(told(writer.put(&table, &[0x92, 3, 17, 1]).map(drop)).matches("tuple's MsgPack").count(), 1);
+    assert_eq!(writer.key_hint(&table, &[0x90]).unwrap_err().kind(), ErrorKind::Key);
     assert_eq!((table.tuples, table.fingerprint), (10, None));
 }
 
@@ -416,11 +449,13 @@ fn replacing_over_and_over_takes_no_memory() {
             let Some(number) = twin.any(random) else { return };
             let tuple = twin.live[number].clone();
             match turn % 2 {
-                0 => twin.writer.replace(&mut twin.table, &tuple).unwrap(),
+                0 => {
+                    twin.replace(&tuple).unwrap();
+                }
                 _ => {
                     let key = key_array(&twin.space.keys(&twin.space.indexes[0], &tuple)[0].1.raw);
-                    assert!(twin.writer.delete(&mut twin.table, &key).unwrap());
-                    twin.writer.insert(&mut twin.table, &tuple).unwrap();
+                    assert!(twin.delete(&key).unwrap());
+                    twin.insert(&tuple).unwrap();
                 }
             }
             if turn == 5000 {

@@ -1,5 +1,6 @@
 //! The running whole: a store that has been recovered from a folder, and ways to its tuples.
 
+mod batch;
 mod limbo;
 pub(crate) mod options;
 mod recover;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! transaction --> waits for a quorum, or behind others? --> Limbo --> CONFIRM: as if it came now; ROLLBACK: never was
-//!             --> each row: find the space --> change its table (space::change)
+//!             --> each row: find the space --> gather, then change its table (batch, space::change)
 //!                                          --> a row of _space, _index, ...: definitions follow (space::alter)
 //!             --> all its rows are in: spaces whose definitions changed follow
 //! ```
@@ -20,6 +20,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::batch::Batch;
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,11 +28,11 @@ use crate::file::habits::version;
 use crate::file::log::LogChain;
 use crate::file::log_row::LogRow;
 use crate::file::row::{kind, kind_text};
-use crate::file::transaction::{OwnedTransaction, RowFault, Transaction};
+use crate::file::transaction::{OwnedTransaction, RowFault, RowPlace, Transaction};
 use crate::space::alter::{Catalog, Found, Living};
 use crate::space::system;
 use crate::tuple::slab::Budget;
-use crate::tuple::update::{self, Rules};
+use crate::tuple::update::Rules;
 
 /// Bit of a row's flags: the transaction waits until those before it are final.
 const WAIT_SYNC: u8 = 2;
@@ -60,8 +61,7 @@ pub(super) struct Replay<'a> {
     dialects: Vec<Dialect>,
     files: Vec<PathBuf>,
     skips_unknown: bool,
-    /// The result of an UPDATE or UPSERT.
-    updated: Vec<u8>,
+    batch: Batch,
     pub(super) report: LogReport,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Replay<'a> {
             dialects: chain.files.iter().map(|file| dialect(&file.header.writer)).collect(),
             files: chain.files.iter().map(|file| file.path.clone()).collect(),
             skips_unknown,
-            updated: Vec::new(),
+            batch: Batch::default(),
             report: LogReport::default(),
         }
     }
@@ -162,57 +162,92 @@ impl<'a> Replay<'a> {
                 self.apply_late(&owned)?;
             }
         }
-        Ok(())
+        self.flush()
     }
 
     fn apply(&mut self, transaction: &Transaction<'_>) -> Result<(), RowFault> {
         let log = transaction.log();
+        if self.batch.log().is_some_and(|other| other != log) {
+            self.flush().map_err(|error| (0, error))?;
+        }
         for (number, row) in transaction.rows().enumerate() {
-            self.row(log, &row).map_err(|error| (number, error))?;
+            if let Err(error) = self.row(&row, || transaction.place(number)) {
+                // What waits stands before it in the log.
+                self.flush().map_err(|earlier| (number, earlier))?;
+                return Err((number, error));
+            }
         }
         self.catalog.settle_all().map_err(|error| (transaction.len() - 1, error))
     }
 
+    /// Applies what has been gathered; an error has its place.
+    fn flush(&mut self) -> Result<()> {
+        let Some(log) = self.batch.log() else { return Ok(()) };
+        let rules = &self.dialects[log].rules;
+        self.batch.flush(&mut self.catalog, rules, &mut self.report).map_err(|(place, error)| {
+            error.row(place.row).block(place.block, place.byte).file(&self.files[place.log])
+        })
+    }
+
     #[inline]
-    fn row(&mut self, log: usize, row: &LogRow<'_>) -> Result<()> {
+    fn row(&mut self, row: &LogRow<'_>, place: impl Fn() -> RowPlace) -> Result<()> {
         match row.kind() {
-            kind::INSERT
-            | kind::REPLACE
-            | kind::UPDATE
-            | kind::DELETE
-            | kind::UPSERT
-            | kind::DELETE_RANGE => {}
+            kind::INSERT | kind::REPLACE | kind::UPDATE | kind::DELETE | kind::UPSERT => {}
+            kind::DELETE_RANGE => return self.range(row),
             kind::NOP | kind::RAFT => return Ok(()),
             other => return self.other(row, other),
         }
-        let Some(space_id) = row.space_id() else {
-            return Err(Error::new(ErrorKind::Row, "row body").expected("a space id").found("none"));
-        };
-        let living = match self.catalog.find(space_id)? {
-            Found::Table(living) => living,
-            Found::Absent => {
-                self.report.skipped_rows += 1;
-                return Ok(());
-            }
-            Found::Undefined if space_id == VINYL_DEFERRED_DELETE_ID => return Ok(()),
-            Found::Undefined => {
-                return Err(Error::new(ErrorKind::Schema, "a row of a space that is not defined")
-                    .expected("a row in _space before it")
-                    .found("none")
-                    .space(space_id));
-            }
-        };
-        let rules = &self.dialects[log].rules;
-        let (report, updated) = (&mut self.report, &mut self.updated);
-        if !system::is_followed(space_id) {
-            change(living, row, rules, updated, report)?;
-            living.grown();
-            return Ok(());
+        let Self { catalog, batch, report, .. } = self;
+        let Some((space_id, living)) = living(catalog, row, report)? else { return Ok(()) };
+        if system::is_followed(space_id) {
+            return self.definition(row, place());
         }
+        let is_full = match batch.add(living, row, place()) {
+            // What waits takes the room of what will be dead.
+            Err(error) if error.kind() == ErrorKind::Memory && !batch.is_empty() => {
+                self.flush()?;
+                let Some(living) = self.catalog.table(space_id) else { return Err(error) };
+                self.batch.add(living, row, place())?
+            }
+            outcome => outcome?,
+        };
+        if is_full { self.flush() } else { Ok(()) }
+    }
+
+    /// A row of a system space that definitions follow.
+    #[cold]
+    fn definition(&mut self, row: &LogRow<'_>, place: RowPlace) -> Result<()> {
+        self.flush()?;
+        let Self { catalog, batch, report, .. } = self;
+        let Some((space_id, living)) = living(catalog, row, report)? else { return Ok(()) };
         let old = present(living, row)?;
-        change(living, row, rules, updated, report)?;
-        let new = present(living, row)?;
+        batch.add(living, row, place)?;
+        self.flush()?;
+        let new = match self.catalog.table(space_id) {
+            Some(living) => present(living, row)?,
+            None => None,
+        };
         self.catalog.follow(space_id, old.as_deref(), new.as_deref(), row.kind() == kind::INSERT)
+    }
+
+    /// A DELETE_RANGE.
+    #[cold]
+    fn range(&mut self, row: &LogRow<'_>) -> Result<()> {
+        self.flush()?;
+        let Self { catalog, report, .. } = self;
+        let Some((space_id, living)) = living(catalog, row, report)? else { return Ok(()) };
+        if system::is_followed(space_id) {
+            return Err(Error::new(ErrorKind::Unsupported, "DELETE_RANGE in a system space")
+                .space(&living.table.def.name));
+        }
+        if row.index_id() != 0 {
+            living.complete(1)?;
+        }
+        let whole = row.whole()?;
+        let body = whole.body.unwrap_or_default();
+        let end = |key: Option<&[u8]>| key.map_or_else(|| vec![0x90], <[u8]>::to_vec);
+        let Living { table, writer, .. } = living;
+        writer.delete_range(table, row.index_id(), &end(body.begin_key), &end(body.end_key)).map(drop)
     }
 
     #[cold]
@@ -234,78 +269,43 @@ impl<'a> Replay<'a> {
     }
 }
 
+/// The space that a row is of; `None` if it is not in memory.
+#[inline]
+fn living<'a>(
+    catalog: &'a mut Catalog<'_>,
+    row: &LogRow<'_>,
+    report: &mut LogReport,
+) -> Result<Option<(u32, &'a mut Living)>> {
+    let Some(space_id) = row.space_id() else {
+        return Err(Error::new(ErrorKind::Row, "row body").expected("a space id").found("none"));
+    };
+    match catalog.find(space_id)? {
+        Found::Table(living) => Ok(Some((space_id, living))),
+        Found::Absent => {
+            report.skipped_rows += 1;
+            Ok(None)
+        }
+        Found::Undefined if space_id == VINYL_DEFERRED_DELETE_ID => Ok(None),
+        Found::Undefined => Err(Error::new(ErrorKind::Schema, "a row of a space that is not defined")
+            .expected("a row in _space before it")
+            .found("none")
+            .space(space_id)),
+    }
+}
+
 /// The tuple that a row of a followed system space is about, as it is now.
 fn present(living: &mut Living, row: &LogRow<'_>) -> Result<Option<Vec<u8>>> {
     let Living { table, writer, .. } = living;
     let handle = match (row.kind(), row.tuple(), row.key()) {
-        (kind::INSERT | kind::REPLACE | kind::UPSERT, Some(tuple), _) => writer.find_tuple(table, tuple)?,
-        (kind::UPDATE | kind::DELETE, _, Some(key)) if row.index_id() == 0 => writer.find(table, key)?,
-        (kind::DELETE_RANGE, ..) => {
-            return Err(
-                Error::new(ErrorKind::Unsupported, "DELETE_RANGE in a system space").space(&table.def.name)
-            );
+        (kind::INSERT | kind::REPLACE | kind::UPSERT, Some(tuple), _) => {
+            let new = writer.put(table, tuple)?;
+            writer.find_twin(table, new)?
+        }
+        (_, _, Some(key)) if row.index_id() == 0 => {
+            let hint = writer.key_hint(table, key)?;
+            writer.find(table, key, hint)?
         }
         _ => None,
     };
     Ok(handle.map(|handle| table.arena.get(handle).data().to_vec()))
-}
-
-/// Changes a table by a row.
-#[inline]
-fn change(
-    living: &mut Living,
-    row: &LogRow<'_>,
-    rules: &Rules,
-    updated: &mut Vec<u8>,
-    report: &mut LogReport,
-) -> Result<()> {
-    if row.kind() == kind::DELETE_RANGE && row.index_id() != 0 {
-        living.complete(1)?;
-    }
-    let Living { table, writer, fields, .. } = living;
-    let missing = |what: &str| Error::new(ErrorKind::Row, "row body").expected(what).found("none");
-    let tuple = || row.tuple().ok_or_else(|| missing("a tuple"));
-    let key = || row.key().ok_or_else(|| missing("a key"));
-    match row.kind() {
-        kind::INSERT => writer.insert(table, tuple()?),
-        kind::REPLACE => writer.replace(table, tuple()?),
-        // By another index nothing was found when it was written: what is found is logged by its primary key.
-        kind::UPDATE | kind::DELETE if row.index_id() != 0 => Ok(()),
-        kind::DELETE => writer.delete(table, key()?).map(|_| ()),
-        kind::UPDATE => {
-            let operations = row.tuple().ok_or_else(|| missing("operations"))?;
-            let Some(old) = writer.find(table, key()?)? else { return Ok(()) };
-            let in_space = |error: Error| error.space(&table.def.name);
-            let data = table.arena.get(old).data();
-            update::update(updated, data, operations, row.index_base(), (fields, &table.format), rules)
-                .map_err(in_space)?;
-            if writer.put_updated(table, old, updated)? {
-                return Ok(());
-            }
-            Err(Error::new(ErrorKind::Update, "UPDATE of the primary key (error 94)")
-                .expected("the key as it was")
-                .found("another")
-                .space(&table.def.name))
-        }
-        kind::UPSERT => {
-            let operations = row.ops().ok_or_else(|| missing("operations"))?;
-            let in_space = |error: Error| error.space(&table.def.name);
-            let Some(old) = writer.find_tuple(table, tuple()?)? else {
-                update::check(operations, row.index_base(), fields, rules).map_err(in_space)?;
-                return writer.insert(table, tuple()?);
-            };
-            let (data, known) = (table.arena.get(old).data(), (&*fields, &*table.format));
-            report.failed_operations +=
-                update::upsert(updated, data, operations, row.index_base(), known, rules)
-                    .map_err(in_space)?;
-            report.ignored_upserts += u64::from(!writer.put_updated(table, old, updated)?);
-            Ok(())
-        }
-        _ => {
-            let whole = row.whole()?;
-            let body = whole.body.unwrap_or_default();
-            let end = |key: Option<&[u8]>| key.map_or_else(|| vec![0x90], <[u8]>::to_vec);
-            writer.delete_range(table, row.index_id(), &end(body.begin_key), &end(body.end_key)).map(|_| ())
-        }
-    }
 }

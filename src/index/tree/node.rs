@@ -26,6 +26,7 @@ use std::ptr;
 use std::slice;
 
 use crate::index::pool::{BlockId, Pool, Writer};
+use crate::prefetch;
 use crate::tuple::slab::Handle;
 
 pub(crate) const NODE_BYTES: usize = 768;
@@ -128,14 +129,7 @@ impl NodePool {
     #[inline]
     pub(super) fn prefetch(&self, id: NodeId, lines: Range<usize>) {
         debug_assert!(lines.end <= NODE_BYTES / 64);
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        for line in lines {
-            let at = self.at(id).wrapping_add(line * 64);
-            // SAFETY: a prefetch reads nothing that the program can see, whatever the address.
-            unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast()) };
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let _ = (id, lines);
+        lines.for_each(|line| prefetch::line(self.at(id).wrapping_add(line * 64)));
     }
 }
 

@@ -11,6 +11,7 @@
 use super::cursor::{Cursor, Place, Step};
 use super::node::{Entry, HINT_LINES, NodeRef};
 use super::{LEVELS_MAX, Tree};
+use crate::tuple::slab::Handle;
 
 /// What is looked for.
 pub(crate) trait Probe {
@@ -43,6 +44,21 @@ impl<const MULTI: bool> Tree<MULTI> {
         let row = rows_before(self.pool.node::<MULTI>(id), hints, probe);
         steps[0] = Step { node: id, row: row as u32 };
         Cursor::new(self, Some(Place { steps, levels: self.levels }))
+    }
+}
+
+impl Tree<false> {
+    /// The tuple of some entry with this hint, if one is near where it would be looked for: of use to prefetch it.
+    #[inline]
+    pub(crate) fn find_hint(&self, hint: u64) -> Option<Handle> {
+        let mut id = self.root?;
+        for _ in 1..self.levels {
+            let node = self.pool.node::<false>(id);
+            id = node.child(node.hints().partition_point(|&least| least < hint).saturating_sub(1));
+        }
+        let leaf = self.pool.node::<false>(id);
+        let row = leaf.hints().partition_point(|&other| other < hint);
+        (leaf.hints().get(row) == Some(&hint)).then(|| leaf.handles()[row])
     }
 }
 
