@@ -13,6 +13,8 @@
 //! the old entry. In a multikey index the same is done entry by entry: what of the old tuple has not been overwritten
 //! when all new entries are in is removed.
 
+use std::cmp::Ordering;
+
 use super::build::Built;
 use super::hash::HashIndex;
 use super::hash_key::Hasher;
@@ -121,6 +123,43 @@ impl<'a> Order<'a> {
         }
     }
 
+    /// Whether two tuples whose entries have the same hint have the same key.
+    pub(crate) fn has_same_key(self, built: &Built, a: Handle, b: Handle) -> bool {
+        match built {
+            Built::Hash(_, hasher) => hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b)),
+            Built::Tree(_) | Built::MultikeyTree(_) => self.compare(a, b).is_eq(),
+        }
+    }
+
+    /// The order of two tuples.
+    pub(crate) fn compare(self, a: Handle, b: Handle) -> Ordering {
+        let position = |handle| Position { tuple: self.arena.get(handle), element: 0 };
+        self.key_def.compare(position(a), position(b))
+    }
+
+    /// The order of tuples and whole keys of an index without multikey parts.
+    #[inline]
+    pub(crate) fn compare_subjects(self, a: Subject<'_>, b: Subject<'_>) -> Ordering {
+        match (a, b) {
+            (Subject::Tuple(a), Subject::Tuple(b)) => self.compare(a, b),
+            (Subject::Tuple(a), Subject::Key(b)) => self.compare_key(b, a).reverse(),
+            (Subject::Key(a), Subject::Tuple(b)) => self.compare_key(a, b),
+            (Subject::Key(a), Subject::Key(b)) => {
+                let mut values = (key::Values::new(a), key::Values::new(b));
+                let parts = self.key_def.own().iter();
+                let compared = parts.map(|part| part.compare(a, values.0.next(), b, values.1.next()));
+                first_difference(compared)
+            }
+        }
+    }
+
+    fn compare_key(self, key: &[u8], tuple: Handle) -> Ordering {
+        let (tuple, mut values) = (self.arena.get(tuple), key::Values::new(key));
+        let parts = self.key_def.own().iter();
+        let compared = parts.map(|part| part.compare(key, values.next(), tuple.data(), part.find(&tuple, 0)));
+        first_difference(compared)
+    }
+
     /// The tuple with a whole key, whose hint is known, and the place before it.
     pub(crate) fn seek_key(
         self,
@@ -165,6 +204,18 @@ impl<'a> Order<'a> {
             std::iter::from_fn(|| cursor.next().filter(|&entry| is_before(entry))).map(|entry| entry.handle),
         );
     }
+}
+
+/// What a statement is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Subject<'a> {
+    Tuple(Handle),
+    /// A checked key with all its parts.
+    Key(&'a [u8]),
+}
+
+fn first_difference(mut orders: impl Iterator<Item = Ordering>) -> Ordering {
+    orders.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
 /// Finds the place of an entry among others.
@@ -258,25 +309,9 @@ impl Spot {
         }
     }
 
-    /// Puts a new tuple where an old one has been found, if it has the same key; gives whether it has.
-    pub(crate) fn take_place_of(
-        &mut self,
-        order: Order<'_>,
-        built: &Built,
-        old: Handle,
-        new: Handle,
-        hint: u64,
-    ) -> bool {
-        assert_eq!(self.there, Some(old), "the old tuple has just been found");
-        let entry = Entry { hint, handle: new, element: 0 };
-        self.entry = Some(entry);
-        match built {
-            Built::Tree(_) => order.is_same(Entry { handle: old, ..entry }, entry),
-            Built::Hash(_, hasher) => {
-                hasher.equal(order.key_def, &order.arena.get(old), &order.arena.get(new))
-            }
-            Built::MultikeyTree(_) => false,
-        }
+    /// What takes the place that has been found: a new tuple and the hint of its entry.
+    pub(crate) fn set_new(&mut self, new: Option<(Handle, u64)>) {
+        self.entry = new.map(|(handle, hint)| Entry { hint, handle, element: 0 });
     }
 
     /// The place of a new entry, and what stands behind it.

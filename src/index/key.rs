@@ -67,6 +67,26 @@ impl Key {
     }
 }
 
+/// Goes through the values of a checked key.
+pub(crate) struct Values<'a> {
+    key: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Values<'a> {
+    pub(crate) fn new(key: &'a [u8]) -> Self {
+        Self { key, at: read::array(key, 0).map_or(key.len(), |(_, at)| at) }
+    }
+
+    /// Offset of the next value, which is that of a part; `None` is nil.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<usize> {
+        let at = self.at;
+        self.at = skip::skip(self.key, at).unwrap_or(self.key.len());
+        (!read::is_nil(self.key, at)).then_some(at)
+    }
+}
+
 /// The order of an entry's first parts against the values of a checked key.
 pub(crate) fn compare(key_def: &KeyDef, entry: Entry<'_>, key: &[u8], values: &[Option<usize>]) -> Ordering {
     let data = entry.tuple.data();

@@ -18,6 +18,7 @@ pub(crate) mod hint;
 pub(crate) mod iterator;
 pub(crate) mod key;
 pub(crate) mod key_def;
+pub(crate) mod merge;
 pub(crate) mod multikey;
 #[expect(unsafe_code, reason = "turns the number of a block into its address")]
 pub(crate) mod pool;

@@ -19,14 +19,18 @@
 //! Under `free_at_once` (the replay of logs, while nobody reads) what died is used again from the next statement on;
 //! otherwise it is listed for whoever knows when the last reader is gone.
 
+use std::cmp::Ordering;
+use std::sync::Arc;
+
 use super::loader::duplicate;
 use super::table::{IndexData, Table, check_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Built, RECOVERY_TXN};
-use crate::index::change::{Order, Spot};
+use crate::index::change::{Order, Spot, Subject};
 use crate::index::key::Key;
+use crate::index::tree::Tree;
 use crate::index::tree::edit::Edit;
-use crate::index::tree::node::{NODE_BYTES, NodeId, NodeWriter};
+use crate::index::tree::node::{NODE_BYTES, NodeId, NodePool, NodeWriter};
 use crate::tuple::arena::ArenaWriter;
 use crate::tuple::field_map::FieldMapBuf;
 use crate::tuple::slab::Handle;
@@ -43,6 +47,8 @@ pub(crate) struct TableWriter {
     end_values: Vec<Option<usize>>,
     /// The tuples of a range.
     range: Vec<Handle>,
+    /// What operations make of a tuple.
+    pub(super) updated: Vec<u8>,
     /// The running transaction; nodes that were born in it are edited in place.
     pub(crate) txn: u64,
     /// Nobody sees an earlier version: what dies is used again after the statement.
@@ -87,6 +93,7 @@ impl TableWriter {
             begin_values: Vec::new(),
             end_values: Vec::new(),
             range: Vec::new(),
+            updated: Vec::new(),
             txn: RECOVERY_TXN,
             free_at_once: true,
             retired_nodes: Vec::new(),
@@ -94,12 +101,10 @@ impl TableWriter {
         }
     }
 
-    /// Checks a tuple and gives it room, where no index knows it yet: for one of the statements with a new tuple, each of
-    /// which takes the room back where it fails.
+    /// Checks a tuple and gives it room, where no index knows it yet.
     ///
     /// # Errors
-    /// `MsgPack` and `TupleFormat` for the tuple; `Memory`; `Absent` without a primary index. On any error, of this and
-    /// of the statements, nothing has changed.
+    /// `MsgPack` and `TupleFormat` for the tuple; `Memory`; `Absent` without a primary index.
     pub(crate) fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<New> {
         let index = primary(table)?;
         let in_space = |error: Error| error.space(&table.def.name);
@@ -127,56 +132,6 @@ impl TableWriter {
         Ok(order(index).key_hint(&index.built, key, &self.begin_values))
     }
 
-    /// Inserts a tuple.
-    ///
-    /// # Errors
-    /// `DuplicateKey` for a key that a unique index has, naming both tuples; `Memory`, `Absent`.
-    pub(crate) fn insert(&mut self, table: &mut Table, new: New) -> Result<()> {
-        self.with_new(table, new, |writer, table| match writer.look_for(table, new)? {
-            Some(twin) => Err(conflict(table, 0, twin, new.handle)),
-            None => writer.change(table, None, Some(new.handle)).map(|()| true),
-        })
-        .map(drop)
-    }
-
-    /// Puts a tuple in the place of the one with its primary key, if there is one.
-    ///
-    /// # Errors
-    /// As `insert`, but for the primary key.
-    pub(crate) fn replace(&mut self, table: &mut Table, new: New) -> Result<()> {
-        self.with_new(table, new, |writer, table| {
-            let old = writer.look_for(table, new)?;
-            writer.change(table, old, Some(new.handle)).map(|()| true)
-        })
-        .map(drop)
-    }
-
-    /// Inserts a tuple if its primary key is not there yet; otherwise gives the one that is.
-    ///
-    /// # Errors
-    /// As `insert`.
-    pub(crate) fn insert_or_find(&mut self, table: &mut Table, new: New) -> Result<Option<Handle>> {
-        let mut old = None;
-        self.with_new(table, new, |writer, table| {
-            old = writer.look_for(table, new)?;
-            match old {
-                Some(_) => Ok(false),
-                None => writer.change(table, None, Some(new.handle)).map(|()| true),
-            }
-        })?;
-        Ok(old)
-    }
-
-    /// Deletes the tuple with this whole primary key; false if there is none.
-    ///
-    /// # Errors
-    /// `Key` for the key, `Memory`, `Absent`.
-    pub(crate) fn delete(&mut self, table: &mut Table, key: &[u8], hint: u64) -> Result<bool> {
-        let Some(old) = self.find(table, key, hint)? else { return Ok(false) };
-        self.change(table, Some(old), None)?;
-        Ok(true)
-    }
-
     /// The tuple with this whole primary key, whose hint is known.
     ///
     /// # Errors
@@ -202,22 +157,33 @@ impl TableWriter {
         found
     }
 
-    /// Puts the result of an update or upsert of `old`, which has just been found, in its place; false, and nothing done,
-    /// if its primary key is not that of `old`.
-    ///
-    /// # Errors
-    /// As `put` and `replace`.
-    pub(crate) fn put_updated(&mut self, table: &mut Table, old: Handle, new: &[u8]) -> Result<bool> {
-        let new = self.put(table, new)?;
-        self.with_new(table, new, |writer, table| {
-            let index = primary(table)?;
-            let is_same =
-                writer.spots[0].take_place_of(order(index), &index.built, old, new.handle, new.hint);
-            if is_same {
-                writer.change(table, Some(old), Some(new.handle))?;
-            }
-            Ok(is_same)
-        })
+    /// Whether a new tuple has the primary key of an old one, as its hint says it may.
+    pub(super) fn has_same_key(&self, table: &Table, old: Handle, new: New) -> bool {
+        primary(table).is_ok_and(|index| order(index).has_same_key(&index.built, old, new.handle))
+    }
+
+    /// The tree of the primary index, if its entries may be merged with changes: it has hints that tell keys apart, there
+    /// is no other index, and nobody sees an earlier version. To be given back by `put_primary`.
+    pub(crate) fn take_primary(&self, table: &mut Table) -> Option<(Tree<false>, Arc<NodePool>)> {
+        primary(table).ok()?;
+        let [Some(first), rest @ ..] = &mut table.indexes[..] else { return None };
+        let may_be = self.free_at_once && !first.hints.is_none() && rest.iter().all(Option::is_none);
+        match &mut first.built {
+            Built::Tree(tree) if may_be => Some((tree.take(), table.pool.clone())),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_primary(&self, table: &mut Table, tree: Tree<false>) {
+        if let Some(Some(IndexData { built: Built::Tree(place), .. })) = table.indexes.first_mut() {
+            *place = tree;
+        }
+    }
+
+    /// The order of what statements are about, by the primary key.
+    #[inline]
+    pub(crate) fn compare(&self, table: &Table, a: Subject<'_>, b: Subject<'_>) -> Ordering {
+        primary(table).map_or(Ordering::Equal, |index| order(index).compare_subjects(a, b))
     }
 
     /// Asks for what a statement about a key with this hint will look at.
@@ -290,28 +256,21 @@ impl TableWriter {
         Ok(())
     }
 
-    /// A statement about a new tuple, which is freed again if the statement fails or says that it did nothing.
-    fn with_new(
-        &mut self,
-        table: &mut Table,
-        new: New,
-        statement: impl FnOnce(&mut Self, &mut Table) -> Result<bool>,
-    ) -> Result<bool> {
-        let outcome = statement(self, table);
-        if !matches!(outcome, Ok(true)) {
-            self.tuples.free(new.handle);
-        }
-        outcome
+    /// Takes back the room of a tuple that no index knows.
+    pub(super) fn free(&mut self, new: New) {
+        self.tuples.free(new.handle);
     }
 
     /// The stored tuple with the primary key of a new one; the place of both is kept for the change.
-    fn look_for(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
+    pub(super) fn look_for(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
         let index = primary(table)?;
         Ok(self.spots[0].look_at(order(index), &index.built, new.handle, new.hint))
     }
 
-    /// Changes all indexes, or none. What there is to know of the primary one is known.
-    fn change(&mut self, table: &mut Table, old: Option<Handle>, new: Option<Handle>) -> Result<()> {
+    /// Changes all indexes, or none, where the old tuple, or none with the new one's key, has just been found.
+    pub(super) fn change(&mut self, table: &mut Table, old: Option<Handle>, new: Option<New>) -> Result<()> {
+        self.spots[0].set_new(new.map(|new| (new.handle, new.hint)));
+        let new = new.map(|new| new.handle);
         let in_use = self.nodes_in_use(table);
         let mut needed = 0;
         for (number, (index, spot)) in table.indexes.iter().zip(&mut self.spots).enumerate() {
@@ -347,6 +306,14 @@ impl TableWriter {
             let Some(IndexData { key_def, hints, built, arena }) = index else { continue };
             spot.apply(Order { key_def, hints, arena }, built, old, new, &mut edit);
         }
+        self.count(table, old, new);
+        if self.free_at_once {
+            self.retired_nodes.drain(..).for_each(|id| self.nodes.recycle(id));
+        }
+    }
+
+    /// A tuple is in the indexes, another one no longer.
+    pub(super) fn count(&mut self, table: &mut Table, old: Option<Handle>, new: Option<Handle>) {
         if let Some(new) = new {
             table.tuples += 1;
             table.bytes += table.arena.get(new).data().len() as u64;
@@ -360,14 +327,11 @@ impl TableWriter {
                 self.retired_tuples.push(old);
             }
         }
-        if self.free_at_once {
-            self.retired_nodes.drain(..).for_each(|id| self.nodes.recycle(id));
-        }
         table.fingerprint = None;
     }
 }
 
 #[cold]
-fn conflict(table: &Table, number: usize, twin: Handle, new: Handle) -> Error {
+pub(super) fn conflict(table: &Table, number: usize, twin: Handle, new: Handle) -> Error {
     duplicate(&table.def, number, table.arena.get(twin).data(), table.arena.get(new).data())
 }

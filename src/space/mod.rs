@@ -14,5 +14,6 @@ pub(crate) mod change;
 mod change_tests;
 pub(crate) mod definition;
 pub(crate) mod loader;
+pub(crate) mod request;
 pub(crate) mod system;
 pub(crate) mod table;

@@ -15,16 +15,23 @@
 //! cannot be applied, the first in the log is the one to tell of. Whoever needs the state between two rows (a change of
 //! definitions, a range to delete, a space with a unique secondary index) has the batch flushed before.
 
+use std::cmp::Ordering;
+
 use super::report::LogReport;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::log_row::LogRow;
 use crate::file::row::kind;
 use crate::file::transaction::RowPlace;
+use crate::index::change::Subject;
+use crate::index::merge::{Change, Changes, merge};
+use crate::index::sort::Buffers;
 use crate::prefetch;
 use crate::space::alter::{Catalog, Living};
-use crate::space::change::New;
+use crate::space::change::{New, TableWriter};
+use crate::space::request::{Operations, Request, Told};
+use crate::space::table::Table;
 use crate::tuple::slab::Handle;
-use crate::tuple::update::{self, Rules};
+use crate::tuple::update::{Fields, Rules};
 
 /// Statements of a batch: enough that neighbours among them share leaves of a tree of millions of tuples.
 const STATEMENTS_MAX: usize = 1 << 18;
@@ -34,6 +41,9 @@ const BYTES_MAX: usize = 16 << 20;
 
 /// A space with fewer tuples than this waits for so many statements, whatever it has.
 const PENDING_MIN: usize = 1 << 10;
+
+/// Statements are merged with all entries of the primary index, unless these are so many times more.
+const MERGED_SHARE: u64 = 16;
 
 /// How far ahead of the statement that is applied those to come are asked for, and the tuples that they are about.
 const STATEMENTS_AHEAD: usize = 32;
@@ -64,18 +74,24 @@ enum Kind {
     Upsert,
 }
 
-/// See the head of this file.
+/// Rows that have been taken in.
 #[derive(Default)]
-pub(super) struct Batch {
-    statements: Vec<Statement>,
+struct Statements {
+    list: Vec<Statement>,
+    /// Keys and operations.
     bytes: Vec<u8>,
     tuple_bytes: usize,
     /// The blocks that the rows stand in: of each the number of its first statement here.
     blocks: Vec<(usize, RowPlace)>,
+}
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) struct Batch {
+    statements: Statements,
     /// Spaces with pending statements.
     spaces: Vec<u32>,
-    /// The result of an UPDATE or UPSERT.
-    updated: Vec<u8>,
+    buffers: Buffers<Change>,
 }
 
 /// A row that cannot be applied.
@@ -83,12 +99,12 @@ type Fault = (RowPlace, Error);
 
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
-        self.statements.is_empty()
+        self.statements.list.is_empty()
     }
 
     /// Number of the log that the rows are of, of which there is at least one.
     pub(super) fn log(&self) -> Option<usize> {
-        self.blocks.first().map(|(_, place)| place.log)
+        self.statements.blocks.first().map(|(_, place)| place.log)
     }
 
     /// Takes in a row that inserts, replaces, updates, deletes or upserts; all rows of a batch are of one log. Gives
@@ -122,31 +138,36 @@ impl Batch {
             Some(tuple) => writer.put(table, tuple)?,
             None => New { handle: Handle::new(0, 0), hint: writer.key_hint(table, key)? },
         };
-        if self.blocks.last().is_none_or(|(_, last)| (last.log, last.block) != (place.log, place.block)) {
-            self.blocks.push((self.statements.len(), place));
+        if self
+            .statements
+            .blocks
+            .last()
+            .is_none_or(|(_, last)| (last.log, last.block) != (place.log, place.block))
+        {
+            self.statements.blocks.push((self.statements.list.len(), place));
         }
         if pending.is_empty() {
             self.spaces.push(table.def.id);
         }
-        pending.push((hint, self.statements.len() as u32));
-        self.statements.push(Statement {
+        pending.push((hint, self.statements.list.len() as u32));
+        self.statements.list.push(Statement {
             kind,
             base: row.index_base(),
             new: handle,
-            start: self.bytes.len(),
+            start: self.statements.bytes.len(),
             key_bytes: key.len() as u32,
             ops_bytes: ops.len() as u32,
             row: place.row as u32,
         });
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(ops);
-        self.tuple_bytes += tuple.map_or(0, <[u8]>::len);
+        self.statements.bytes.extend_from_slice(key);
+        self.statements.bytes.extend_from_slice(ops);
+        self.statements.tuple_bytes += tuple.map_or(0, <[u8]>::len);
         // A small table has no use for large batches, and hints that are learnt anew as it grows.
         let pending_max = PENDING_MIN.max(usize::try_from(table.tuples).unwrap_or(usize::MAX));
         Ok(!living.takes_any_order
             || pending.len() >= pending_max
-            || self.statements.len() >= STATEMENTS_MAX
-            || self.bytes.len() + self.tuple_bytes >= BYTES_MAX)
+            || self.statements.list.len() >= STATEMENTS_MAX
+            || self.statements.bytes.len() + self.statements.tuple_bytes >= BYTES_MAX)
     }
 
     /// Applies all that was gathered.
@@ -159,101 +180,165 @@ impl Batch {
         rules: &Rules,
         report: &mut LogReport,
     ) -> Result<(), Fault> {
+        let mut told = Told::default();
         let mut first: Option<(u32, Error)> = None;
         for id in std::mem::take(&mut self.spaces) {
             // Whoever changes definitions has flushed before, so the space is the one that took the statements in.
             let Some(living) = catalog.table(id) else { continue };
             let mut pending = std::mem::take(&mut living.pending);
-            pending.sort_unstable();
-            for (at, &(hint, number)) in pending.iter().enumerate() {
-                if let Some(&(_, soon)) = pending.get(at + STATEMENTS_AHEAD) {
-                    prefetch::line(&raw const self.statements[soon as usize]);
-                }
-                if let Some(&(hint, soon)) = pending.get(at + TUPLES_AHEAD) {
-                    self.prefetch_tuples(living, soon, hint);
-                }
-                if first.as_ref().is_some_and(|&(fault, _)| fault < number) {
-                    continue;
-                }
-                if let Err(error) = self.apply(living, number, hint, rules, report) {
-                    first = Some((number, error));
-                }
+            let Living { table, writer, fields, .. } = &mut *living;
+            let statements = &self.statements;
+            let mut run =
+                Run { statements, table, writer, fields, rules, told: &mut told, first: &mut first };
+            if let Err(error) = run.all(&mut pending, &mut self.buffers) {
+                // Of no row, but of all together.
+                let last = pending.iter().map(|&(_, number)| number).max().unwrap_or(0);
+                first.get_or_insert((last, error));
             }
             pending.clear();
             living.pending = pending;
             living.grown();
         }
-        let fault = first.map(|(number, error)| (self.place(number as usize), error));
+        report.failed_operations += told.failed_operations;
+        report.ignored_upserts += told.ignored_upserts;
+        let fault = first.map(|(number, error)| (self.statements.place(number as usize), error));
         self.statements.clear();
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+impl Statements {
+    fn clear(&mut self) {
+        self.list.clear();
         self.bytes.clear();
         self.blocks.clear();
         self.tuple_bytes = 0;
-        fault.map_or(Ok(()), Err)
-    }
-
-    /// Asks for what a statement that comes soon needs: its own bytes, and the tuples that it is about.
-    #[inline]
-    fn prefetch_tuples(&self, living: &Living, number: u32, hint: u64) {
-        let Statement { kind, new, start, .. } = self.statements[number as usize];
-        match kind {
-            // There should be no other tuple.
-            Kind::Insert => living.table.arena.prefetch(new),
-            Kind::Replace => {
-                living.table.arena.prefetch(new);
-                living.writer.prefetch(&living.table, hint);
-            }
-            Kind::Update | Kind::Delete | Kind::Upsert => {
-                prefetch::line(self.bytes.as_ptr().wrapping_add(start));
-                living.writer.prefetch(&living.table, hint);
-            }
-        }
     }
 
     fn place(&self, number: usize) -> RowPlace {
         let block = self.blocks.partition_point(|&(first, _)| first <= number) - 1;
-        RowPlace { row: self.statements[number].row.into(), ..self.blocks[block].1 }
+        RowPlace { row: self.list[number].row.into(), ..self.blocks[block].1 }
     }
 
     #[inline]
-    fn apply(
-        &mut self,
-        living: &mut Living,
-        number: u32,
-        hint: u64,
-        rules: &Rules,
-        report: &mut LogReport,
-    ) -> Result<()> {
-        let Statement { kind, base, new, start, key_bytes, ops_bytes, .. } = self.statements[number as usize];
-        let (key, ops) = self.bytes[start..][..(key_bytes + ops_bytes) as usize].split_at(key_bytes as usize);
+    fn key(&self, number: u32) -> &[u8] {
+        let Statement { start, key_bytes, .. } = self.list[number as usize];
+        &self.bytes[start..][..key_bytes as usize]
+    }
+
+    #[inline]
+    fn request<'a>(&'a self, number: u32, hint: u64, fields: &'a Fields, rules: &'a Rules) -> Request<'a> {
+        let Statement { kind, base, new, start, key_bytes, ops_bytes, .. } = self.list[number as usize];
         let new = New { handle: new, hint };
-        let updated = &mut self.updated;
-        let Living { table, writer, fields, .. } = living;
+        let ops = &self.bytes[start + key_bytes as usize..][..ops_bytes as usize];
+        let operations = Operations { ops, base, fields, rules };
         match kind {
-            Kind::Insert => writer.insert(table, new),
-            Kind::Replace => writer.replace(table, new),
-            Kind::Delete => writer.delete(table, key, hint).map(drop),
-            Kind::Update => {
-                let Some(old) = writer.find(table, key, hint)? else { return Ok(()) };
-                let (data, known) = (table.arena.get(old).data(), (&*fields, &*table.format));
-                update::update(updated, data, ops, base, known, rules)
-                    .map_err(|error| error.space(&table.def.name))?;
-                if writer.put_updated(table, old, updated)? {
-                    return Ok(());
-                }
-                Err(Error::new(ErrorKind::Update, "UPDATE of the primary key (error 94)")
-                    .expected("the key as it was")
-                    .found("another")
-                    .space(&table.def.name))
+            Kind::Insert => Request::Insert(new),
+            Kind::Replace => Request::Replace(new),
+            Kind::Delete => Request::Delete,
+            Kind::Update => Request::Update(operations),
+            Kind::Upsert => Request::Upsert(new, operations),
+        }
+    }
+}
+
+/// A space's statements under way.
+struct Run<'a> {
+    statements: &'a Statements,
+    table: &'a mut Table,
+    writer: &'a mut TableWriter,
+    fields: &'a Fields,
+    rules: &'a Rules,
+    told: &'a mut Told,
+    /// The first statement, in the order of the log, that failed.
+    first: &'a mut Option<(u32, Error)>,
+}
+
+impl Run<'_> {
+    /// Applies all that is pending.
+    fn all(&mut self, pending: &mut [Change], buffers: &mut Buffers<Change>) -> Result<()> {
+        if pending.len() as u64 >= self.table.tuples / MERGED_SHARE
+            && let Some((mut tree, pool)) = self.writer.take_primary(self.table)
+        {
+            let merged = merge(&mut tree, &pool, self.writer.txn, pending, buffers, self);
+            self.writer.put_primary(self.table, tree);
+            return merged.map_err(|error| error.space(&self.table.def.name));
+        }
+        pending.sort_unstable();
+        for (at, &(hint, number)) in pending.iter().enumerate() {
+            pending.get(at + STATEMENTS_AHEAD).iter().for_each(|change| self.prefetch(change.1));
+            if let Some(&(hint, soon)) = pending.get(at + TUPLES_AHEAD) {
+                self.prefetch_more(soon);
+                self.writer.prefetch(self.table, hint);
             }
-            Kind::Upsert => {
-                let in_space = |error: Error| error.space(&table.def.name);
-                update::check(ops, base, fields, rules).map_err(in_space)?;
-                let Some(old) = writer.insert_or_find(table, new)? else { return Ok(()) };
-                let (data, known) = (table.arena.get(old).data(), (&*fields, &*table.format));
-                report.failed_operations += update::upsert(updated, data, ops, base, known, rules)
-                    .map_err(|error| error.space(&table.def.name))?;
-                report.ignored_upserts += u64::from(!writer.put_updated(table, old, updated)?);
-                Ok(())
+            if self.is_beyond_fault(number) {
+                continue;
+            }
+            let request = self.statements.request(number, hint, self.fields, self.rules);
+            let key = (self.statements.key(number), hint);
+            let outcome = self.writer.execute(self.table, &request, key, self.told);
+            outcome.unwrap_or_else(|error| *self.first = Some((number, error)));
+        }
+        Ok(())
+    }
+
+    /// Whether a statement of a row before this one has failed already.
+    #[inline]
+    fn is_beyond_fault(&self, number: u32) -> bool {
+        self.first.as_ref().is_some_and(|&(fault, _)| fault < number)
+    }
+
+    fn subject(&self, number: u32) -> Subject<'_> {
+        let statement = &self.statements.list[number as usize];
+        match statement.kind {
+            Kind::Insert | Kind::Replace | Kind::Upsert => Subject::Tuple(statement.new),
+            Kind::Update | Kind::Delete => Subject::Key(self.statements.key(number)),
+        }
+    }
+}
+
+impl Changes for Run<'_> {
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        self.writer.compare(self.table, self.subject(a), self.subject(b))
+    }
+
+    #[inline]
+    fn compare_with(&self, change: u32, tuple: Handle) -> Ordering {
+        self.writer.compare(self.table, self.subject(change), Subject::Tuple(tuple))
+    }
+
+    #[inline]
+    fn apply(&mut self, changes: &[Change], mut old: Option<Handle>) -> Option<Handle> {
+        for &(hint, number) in changes {
+            if self.is_beyond_fault(number) {
+                continue;
+            }
+            let request = self.statements.request(number, hint, self.fields, self.rules);
+            match self.writer.fold(self.table, &request, hint, old, self.told) {
+                Ok(new) => old = new,
+                Err(error) => *self.first = Some((number, error)),
+            }
+        }
+        old
+    }
+
+    #[inline]
+    fn prefetch_tuple(&self, tuple: Handle) {
+        self.table.arena.prefetch(tuple);
+    }
+
+    #[inline]
+    fn prefetch(&self, change: u32) {
+        prefetch::line(&raw const self.statements.list[change as usize]);
+    }
+
+    #[inline]
+    fn prefetch_more(&self, change: u32) {
+        let Statement { kind, new, start, .. } = self.statements.list[change as usize];
+        match kind {
+            Kind::Insert | Kind::Replace => self.table.arena.prefetch(new),
+            Kind::Update | Kind::Delete | Kind::Upsert => {
+                prefetch::line(self.statements.bytes.as_ptr().wrapping_add(start));
             }
         }
     }

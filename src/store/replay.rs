@@ -170,8 +170,9 @@ impl<'a> Replay<'a> {
         if self.batch.log().is_some_and(|other| other != log) {
             self.flush().map_err(|error| (0, error))?;
         }
-        for (number, row) in transaction.rows().enumerate() {
-            if let Err(error) = self.row(&row, || transaction.place(number)) {
+        let mut number = 0;
+        while number < transaction.len() {
+            if let Err(error) = self.rows(transaction, &mut number) {
                 // What waits stands before it in the log.
                 self.flush().map_err(|earlier| (number, earlier))?;
                 return Err((number, error));
@@ -189,29 +190,41 @@ impl<'a> Replay<'a> {
         })
     }
 
-    #[inline]
-    fn row(&mut self, row: &LogRow<'_>, place: impl Fn() -> RowPlace) -> Result<()> {
-        match row.kind() {
-            kind::INSERT | kind::REPLACE | kind::UPDATE | kind::DELETE | kind::UPSERT => {}
-            kind::DELETE_RANGE => return self.range(row),
-            kind::NOP | kind::RAFT => return Ok(()),
-            other => return self.other(row, other),
+    /// Takes in the row of a number, and those behind it that are like it; the number is then that of the next one.
+    fn rows(&mut self, transaction: &Transaction<'_>, number: &mut usize) -> Result<()> {
+        let row = transaction.row(*number);
+        if !changes_a_tuple(row.kind()) {
+            self.other(&row)?;
+            *number += 1;
+            return Ok(());
         }
         let Self { catalog, batch, report, .. } = self;
-        let Some((space_id, living)) = living(catalog, row, report)? else { return Ok(()) };
-        if system::is_followed(space_id) {
-            return self.definition(row, place());
-        }
-        let is_full = match batch.add(living, row, place()) {
-            // What waits takes the room of what will be dead.
-            Err(error) if error.kind() == ErrorKind::Memory && !batch.is_empty() => {
-                self.flush()?;
-                let Some(living) = self.catalog.table(space_id) else { return Err(error) };
-                self.batch.add(living, row, place())?
+        let (space_id, living) = match living(catalog, &row, report)? {
+            Some((space_id, living)) if !system::is_followed(space_id) => (space_id, living),
+            found => {
+                if found.is_some() {
+                    self.definition(&row, transaction.place(*number))?;
+                }
+                *number += 1;
+                return Ok(());
             }
-            outcome => outcome?,
         };
-        if is_full { self.flush() } else { Ok(()) }
+        loop {
+            let row = transaction.row(*number);
+            let is_full = match batch.add(living, &row, transaction.place(*number)) {
+                // What waits gives room when it is applied; then it is tried again.
+                Err(error) if error.kind() == ErrorKind::Memory && !batch.is_empty() => return self.flush(),
+                outcome => outcome?,
+            };
+            *number += 1;
+            if is_full {
+                return self.flush();
+            }
+            let is_like = |row: LogRow<'_>| changes_a_tuple(row.kind()) && row.space_id() == Some(space_id);
+            if *number == transaction.len() || !is_like(transaction.row(*number)) {
+                return Ok(());
+            }
+        }
     }
 
     /// A row of a system space that definitions follow.
@@ -250,8 +263,15 @@ impl<'a> Replay<'a> {
         writer.delete_range(table, row.index_id(), &end(body.begin_key), &end(body.end_key)).map(drop)
     }
 
+    /// A row that changes no tuple, or many.
     #[cold]
-    fn other(&mut self, row: &LogRow<'_>, found: u64) -> Result<()> {
+    fn other(&mut self, row: &LogRow<'_>) -> Result<()> {
+        let found = row.kind();
+        match found {
+            kind::NOP | kind::RAFT => return Ok(()),
+            kind::DELETE_RANGE => return self.range(row),
+            _ => {}
+        }
         if kind::name(found).is_none() && self.skips_unknown {
             self.report.unknown_rows += 1;
             return Ok(());
@@ -267,6 +287,11 @@ impl<'a> Replay<'a> {
             .expected("one that changes the data of a memtx space, or none")
             .found(kind_text(found)))
     }
+}
+
+#[inline]
+fn changes_a_tuple(request: u64) -> bool {
+    matches!(request, kind::INSERT | kind::REPLACE | kind::UPDATE | kind::DELETE | kind::UPSERT)
 }
 
 /// The space that a row is of; `None` if it is not in memory.

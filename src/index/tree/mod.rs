@@ -78,6 +78,25 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.pool.give_back(&mut freed);
     }
 
+    /// The tree itself; an empty one is left.
+    pub(crate) fn take(&mut self) -> Self {
+        let empty = Self { pool: self.pool.clone(), root: None, levels: 0, len: 0 };
+        std::mem::replace(self, empty)
+    }
+
+    /// The leaves, in order, which are the caller's from now on; the tree is empty, and its inner nodes are given back.
+    /// Nobody else may know them.
+    pub(crate) fn take_leaves(&mut self) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = self.root.take().into_iter().collect();
+        for _ in 1..self.levels {
+            let below = nodes.iter().flat_map(|&id| self.pool.node::<MULTI>(id).children());
+            let below = below.copied().collect();
+            self.pool.give_back(&mut std::mem::replace(&mut nodes, below));
+        }
+        (self.levels, self.len) = (0, 0);
+        nodes
+    }
+
     /// Bytes of all nodes.
     pub(crate) fn bytes(&self) -> u64 {
         fn nodes<const MULTI: bool>(pool: &NodePool, id: NodeId) -> u64 {

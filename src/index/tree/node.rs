@@ -125,6 +125,12 @@ impl NodePool {
         NodeRef { at: self.at(id), pool: PhantomData }
     }
 
+    /// Asks for a whole node, which will be read soon.
+    #[inline]
+    pub(crate) fn prefetch_all(&self, id: NodeId) {
+        self.prefetch(id, ALL_LINES);
+    }
+
     /// Asks for some of the node's cache lines, which will be read soon.
     #[inline]
     pub(super) fn prefetch(&self, id: NodeId, lines: Range<usize>) {
