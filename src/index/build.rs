@@ -212,7 +212,7 @@ impl Feed {
         handles: &[Handle],
     ) -> Result<(), (usize, Failure)> {
         let Plan { key_def, hints, shape } = plan;
-        let tuples = handles.iter().map(|&handle| (handle, arena.get(handle))).enumerate();
+        let tuples = arena.tuples(handles).enumerate();
         match (self, shape) {
             (Self::Ordered(feed), Shape::Ordered) => {
                 for (at, (handle, tuple)) in tuples {

@@ -123,9 +123,10 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Whether two tuples whose entries have the same hint have the same key.
-    pub(crate) fn has_same_key(self, built: &Built, a: Handle, b: Handle) -> bool {
+    /// Whether two tuples whose entries have this same hint have the same key.
+    pub(crate) fn has_same_key(self, built: &Built, hint: u64, a: Handle, b: Handle) -> bool {
         match built {
+            Built::Tree(_) if self.hints.tells_all(hint) => true,
             Built::Hash(_, hasher) => hasher.equal(self.key_def, &self.arena.get(a), &self.arena.get(b)),
             Built::Tree(_) | Built::MultikeyTree(_) => self.compare(a, b).is_eq(),
         }

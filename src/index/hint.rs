@@ -161,6 +161,21 @@ impl Hints {
         packer.low()
     }
 
+    /// Whether only entries with the same own parts have this hint: all of them are unsigned numbers inside the sampled
+    /// range, and have room for all their bits.
+    #[inline]
+    pub(crate) fn tells_all(&self, hint: u64) -> bool {
+        let Some(parts) = self.lean.as_ref().filter(|parts| parts.len() >= self.own.len()) else {
+            return false;
+        };
+        let mut left = u64::BITS;
+        parts[..self.own.len()].iter().all(|part| {
+            let code = (hint & low_bits(left)) >> part.up;
+            left = part.up;
+            part.prefix.is_none() && part.down == 0 && code.wrapping_sub(1) <= part.span
+        })
+    }
+
     /// The least and the greatest hint that an entry beginning with the values of a search key can have. `values` are
     /// offsets in `key`; `None` is nil.
     pub(crate) fn range(&self, key: &[u8], values: &[Option<usize>]) -> (u64, u64) {

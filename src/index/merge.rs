@@ -24,6 +24,9 @@ pub(crate) type Change = (u64, u32);
 
 /// What changes do; the merge knows hints and numbers alone.
 pub(crate) trait Changes {
+    /// Whether only one key has this hint.
+    fn tells_all(&self, hint: u64) -> bool;
+
     /// The order of the keys of two changes.
     fn compare(&self, a: u32, b: u32) -> Ordering;
 
@@ -67,8 +70,11 @@ pub(crate) fn merge(
         while changes.get(end).is_some_and(|&(other, _)| other == hint) {
             end += 1;
         }
+        // Then all are about one key, and so is the entry, if there is one.
+        let is_one = by.tells_all(hint);
         if end > from + 1 {
-            changes[from..end].sort_unstable_by(|&(_, a), &(_, b)| by.compare(a, b).then(a.cmp(&b)));
+            let order = |a, b| if is_one { Ordering::Equal } else { by.compare(a, b) };
+            changes[from..end].sort_unstable_by(|&(_, a), &(_, b)| order(a, b).then(a.cmp(&b)));
         }
         while let Some((below, handle)) = old.below(hint, &changes[from..], by) {
             new.push(below, handle)?;
@@ -76,7 +82,7 @@ pub(crate) fn merge(
         while from < end {
             let (_, first) = changes[from];
             let mut same = from + 1;
-            while same < end && by.compare(first, changes[same].1).is_eq() {
+            while same < end && (is_one || by.compare(first, changes[same].1).is_eq()) {
                 same += 1;
             }
             for ahead in from..same {
@@ -85,7 +91,7 @@ pub(crate) fn merge(
             }
             let mut found = None;
             while let Some(handle) = old.peek(&changes[from..], by).filter(|entry| entry.0 == hint) {
-                match by.compare_with(first, handle.1) {
+                match if is_one { Ordering::Equal } else { by.compare_with(first, handle.1) } {
                     Ordering::Greater => new.push(hint, handle.1)?,
                     Ordering::Equal => found = Some(handle.1),
                     Ordering::Less => break,

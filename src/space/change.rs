@@ -159,7 +159,7 @@ impl TableWriter {
 
     /// Whether a new tuple has the primary key of an old one, as its hint says it may.
     pub(super) fn has_same_key(&self, table: &Table, old: Handle, new: New) -> bool {
-        primary(table).is_ok_and(|index| order(index).has_same_key(&index.built, old, new.handle))
+        primary(table).is_ok_and(|index| order(index).has_same_key(&index.built, new.hint, old, new.handle))
     }
 
     /// The tree of the primary index, if its entries may be merged with changes: it has hints that tell keys apart, there
@@ -178,6 +178,12 @@ impl TableWriter {
         if let Some(Some(IndexData { built: Built::Tree(place), .. })) = table.indexes.first_mut() {
             *place = tree;
         }
+    }
+
+    /// Whether only one primary key has this hint.
+    #[inline]
+    pub(crate) fn tells_all(&self, table: &Table, hint: u64) -> bool {
+        primary(table).is_ok_and(|index| index.hints.tells_all(hint))
     }
 
     /// The order of what statements are about, by the primary key.

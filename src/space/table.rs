@@ -57,11 +57,13 @@ impl Table {
     /// of each tuple's CRC-32.
     pub(crate) fn scan_fingerprint(&self) -> u32 {
         let Some(Some(primary)) = self.indexes.first() else { return crc32fast::hash(&[]) };
+        let handles = primary.handles();
+        let tuples = self.arena.tuples(&handles);
         if matches!(primary.built, Built::Hash(..)) {
-            return primary.all().fold(0, |sum, tuple| sum.wrapping_add(crc32fast::hash(tuple.data())));
+            return tuples.fold(0, |sum, (_, tuple)| sum.wrapping_add(crc32fast::hash(tuple.data())));
         }
         let mut crc = crc32fast::Hasher::new();
-        primary.all().for_each(|tuple| crc.update(tuple.data()));
+        tuples.for_each(|(_, tuple)| crc.update(tuple.data()));
         crc.finalize()
     }
 }

@@ -298,6 +298,11 @@ impl Run<'_> {
 }
 
 impl Changes for Run<'_> {
+    #[inline]
+    fn tells_all(&self, hint: u64) -> bool {
+        self.writer.tells_all(self.table, hint)
+    }
+
     fn compare(&self, a: u32, b: u32) -> Ordering {
         self.writer.compare(self.table, self.subject(a), self.subject(b))
     }

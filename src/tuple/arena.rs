@@ -54,6 +54,9 @@ const fn rounded_units(units: usize) -> usize {
     if units <= EXACT_UNITS_MAX { units } else { units.next_multiple_of(1 << (units.ilog2() - 3)) }
 }
 
+/// How far ahead tuples are asked for.
+const TUPLES_AHEAD: usize = 12;
+
 /// The tuples of one space.
 pub(crate) struct Arena {
     slabs: Slabs,
@@ -83,6 +86,18 @@ impl Arena {
 }
 
 impl Arena {
+    /// Tuples that many handles name, one after the other, each asked for some time before it is there.
+    #[inline]
+    pub(crate) fn tuples<'a>(
+        &'a self,
+        handles: &'a [Handle],
+    ) -> impl Iterator<Item = (Handle, StoredTuple<'a>)> {
+        handles.iter().enumerate().map(|(number, &handle)| {
+            handles.get(number + TUPLES_AHEAD).iter().for_each(|&&soon| self.prefetch(soon));
+            (handle, self.get(handle))
+        })
+    }
+
     /// Asks for a tuple's first cache line, which will be read soon.
     #[inline]
     pub(crate) fn prefetch(&self, handle: Handle) {
@@ -209,7 +224,10 @@ impl ArenaWriter {
         let first = (*self.free.get(class)?)?;
         // SAFETY: a free piece begins with the name of the next one.
         let next = unsafe { self.at(first).cast::<u64>().read() };
-        self.free[class] = next.checked_sub(1).map(|next| Handle(next as u32));
+        let next = next.checked_sub(1).map(|next| Handle(next as u32));
+        // It is read when the next tuple of the size comes.
+        next.into_iter().for_each(|next| prefetch::line(self.at(next)));
+        self.free[class] = next;
         Some(first)
     }
 
