@@ -182,10 +182,13 @@ fn replay_logs(
 ) -> Result<LogEnd> {
     let threads = parallel::threads_for(options.threads, usize::MAX);
     let meter = Meter::new(options, chain.bytes());
-    let end = for_each_transaction(&RealDisk, chain, threads, snapshot.unpacked_bytes_max, |transaction| {
+    let read = for_each_transaction(&RealDisk, chain, threads, snapshot.unpacked_bytes_max, |transaction| {
         meter.add(Stage::Logs, transaction.len() as u64, 0);
         replay.take(transaction)
-    })?;
+    });
+    // Of rows that wait one may be at fault, and it stands before what the reader found.
+    replay.flush()?;
+    let end = read?;
     replay.finish(options.drop_unconfirmed)?;
     Ok(end)
 }

@@ -182,7 +182,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies what has been gathered; an error has its place.
-    fn flush(&mut self) -> Result<()> {
+    pub(super) fn flush(&mut self) -> Result<()> {
         let Some(log) = self.batch.log() else { return Ok(()) };
         let rules = &self.dialects[log].rules;
         self.batch.flush(&mut self.catalog, rules, &mut self.report).map_err(|(place, error)| {

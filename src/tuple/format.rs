@@ -46,6 +46,37 @@ pub(crate) struct Format {
     slotted: Vec<(u32, u16)>,
 }
 
+/// What a format knows of a value.
+#[derive(Clone, Copy)]
+pub(crate) struct TypeNode<'a> {
+    format: &'a Format,
+    node: &'a Node,
+}
+
+impl<'a> TypeNode<'a> {
+    pub(crate) fn field_type(self) -> FieldType {
+        self.node.field_type
+    }
+
+    /// The same of an element. An element of an array over which indexes go has the type of all.
+    pub(crate) fn child(self, token: &Token) -> Option<Self> {
+        let children = self.node.children.iter().map(|&child| &self.format.nodes[child as usize]);
+        let is_it = |child: &&'a Node| {
+            child.token == *token || child.token == Token::Any && matches!(token, Token::Index(_))
+        };
+        Some(Self { node: children.into_iter().find(is_it)?, ..self })
+    }
+
+    /// The same by a token of a path's text: Tarantool looks elements of arrays up by their numbers in the text, which
+    /// are from 1, as if they were from 0, so that an element has the type of the next one.
+    pub(crate) fn child_of_text(self, token: &Token) -> Option<Self> {
+        match token {
+            Token::Index(number) => self.child(&Token::Index(number.saturating_add(1))),
+            _ => self.child(token),
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Way {
     Plain,
@@ -200,22 +231,9 @@ impl Format {
         Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
     }
 
-    /// The type that Tarantool's updates take for that of a value inside a field: they look an element of an array up by
-    /// its number from 0, where the format has numbers from 1, so that an element has the type of the next one. An element
-    /// of an array over which indexes go has that of all.
-    pub(crate) fn type_at(&self, field: u32, tokens: &[Token]) -> Option<FieldType> {
-        let mut node = self.find(field, &[])?;
-        for token in tokens {
-            let is_it = |child: &Node| match token {
-                Token::Index(number) => {
-                    [Token::Index(number.saturating_add(1)), Token::Any].contains(&child.token)
-                }
-                _ => child.token == *token,
-            };
-            node =
-                node.children.iter().map(|&child| &self.nodes[child as usize]).find(|child| is_it(child))?;
-        }
-        Some(node.field_type)
+    /// What is known of a field, as Tarantool's updates go about it.
+    pub(crate) fn type_node(&self, field: u32) -> Option<TypeNode<'_>> {
+        Some(TypeNode { format: self, node: self.find(field, &[])? })
     }
 
     fn find(&self, field: u32, tokens: &[Token]) -> Option<&Node> {

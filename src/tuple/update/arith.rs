@@ -52,21 +52,15 @@ impl Number {
     }
 }
 
-/// Writes `a + b`, or `a - b`.
-pub(super) fn add(
-    out: &mut Vec<u8>,
-    (a, b): (Number, Number),
-    subtracts: bool,
-    field_type: Option<FieldType>,
-    rules: &Rules,
-) -> Result<(), Fault> {
+/// `a + b`, or `a - b`.
+pub(super) fn add((a, b): (Number, Number), subtracts: bool, rules: &Rules) -> Result<Number, Fault> {
     match (a, b) {
         (Number::Integer(a), Number::Integer(b)) => {
             let sum = if subtracts { a - b } else { a + b };
             if sum < i128::from(i64::MIN) || sum > i128::from(u64::MAX) {
                 return Err(Fault::new(95, "a sum from -2^63 to 2^64 - 1", sum));
             }
-            write::int(out, sum);
+            Ok(Number::Integer(sum))
         }
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
             let operand = |number: Number| {
@@ -77,21 +71,27 @@ pub(super) fn add(
             let fits = |sum: &Decimal| {
                 !rules.decimals_are_short || sum.whole_digits() <= rules.decimal_digits as i32
             };
-            match sum.filter(fits) {
-                Some(sum) => write::decimal(out, &sum),
-                None => return Err(Fault::new(160, "a sum that a decimal can hold", "a larger one")),
-            }
+            let sum = sum.filter(fits);
+            sum.map(Number::Decimal)
+                .ok_or_else(|| Fault::new(160, "a sum that a decimal can hold", "a larger one"))
         }
         _ => {
             let (a, b) = (a.to_f64(), b.to_f64());
-            let sum = if subtracts { a - b } else { a + b };
-            match field_type {
-                Some(FieldType::Double | FieldType::Float64) => write::double(out, sum),
-                Some(FieldType::Float32) => write::float(out, sum as f32),
-                _ if f64::from(sum as f32) == sum && sum.is_finite() => write::float(out, sum as f32),
-                _ => write::double(out, sum),
-            }
+            Ok(Number::Double(if subtracts { a - b } else { a + b }))
         }
     }
-    Ok(())
+}
+
+/// Writes a result, as its field's type has it.
+pub(super) fn write(out: &mut Vec<u8>, number: Number, field_type: Option<FieldType>) {
+    match number {
+        Number::Integer(value) => write::int(out, value),
+        Number::Decimal(value) => write::decimal(out, &value),
+        Number::Double(value) => match field_type {
+            Some(FieldType::Double | FieldType::Float64) => write::double(out, value),
+            Some(FieldType::Float32) => write::float(out, value as f32),
+            _ if f64::from(value as f32) == value && value.is_finite() => write::float(out, value as f32),
+            _ => write::double(out, value),
+        },
+    }
 }

@@ -6,8 +6,8 @@
 //!             name       a field of the format, or a path that begins with a name or a [number]
 //! ```
 //!
-//! Operations apply one after the other, each to what the ones before have made of the tuple ([`apply`]); results are
-//! those of Tarantool to the byte. The usual ones, setting and adding to fields by number, take a way of their own that
+//! Operations apply one after the other, each to what the ones before have made of the tuple ([`tree`]); results are those
+//! of Tarantool to the byte. The usual ones, setting and adding to fields by number, take a way of their own that
 //! goes over the tuple once ([`plain`]); a test marries the two.
 //!
 //! What has no effect on values has one on bytes: the tuple's own array head is always written in its shortest form; a
@@ -15,12 +15,17 @@
 //!
 //! Versions differ ([`Rules`]), and a log is replayed by the rules of its writer.
 
-mod apply;
 mod arith;
+mod array;
+mod map;
+mod path;
 mod plain;
+mod scalar;
+mod tree;
 
 use std::collections::HashMap;
 
+use self::tree::Updated;
 use super::format::Format;
 use super::part::FieldDef;
 use super::path::{Path, Token};
@@ -37,6 +42,8 @@ pub(crate) struct Rules {
     fills_gaps: bool,
     /// Two operations may concern the same field (3.0).
     repeats: bool,
+    /// An operation may go into an element that an earlier one has inserted by a path (2.10.3).
+    enters_inserted: bool,
     /// Splice takes binary data too.
     splices_bin: bool,
     /// Digits to which sums of decimals are rounded.
@@ -53,6 +60,7 @@ impl Rules {
         Self {
             fills_gaps: version >= (2, 8, 1),
             repeats: version >= (3, 0, 0),
+            enters_inserted: version >= (2, 10, 3),
             splices_bin: version >= (2, 8, 1),
             decimal_digits: if is_long { 76 } else { 38 },
             decimals_are_short: !is_long,
@@ -118,8 +126,10 @@ enum Top {
 struct Operation<'a> {
     action: Action<'a>,
     top: Top,
-    /// Below the field. A path that goes wrong behind its first token is a fault of the operation only when it is applied.
-    path: Result<Vec<Token>, Fault>,
+    /// Below the field.
+    path: Vec<Token>,
+    /// What is wrong with the path's text behind that: a fault of the operation only when it gets there.
+    fault: Option<Fault>,
 }
 
 /// Applies the operations of an UPDATE to `tuple`; `target` gets the result. `base`: what field numbers and offsets count
@@ -139,7 +149,10 @@ pub(crate) fn update(
         return Ok(());
     }
     let operations = read_all(ops, base, fields, rules)?;
-    apply::Updater::new(target, tuple, format, rules).all(&operations)
+    let mut updated = Updated::new(tuple, rules);
+    updated.all(&operations)?;
+    updated.write(target, format);
+    Ok(())
 }
 
 /// Applies the operations of an UPSERT to the tuple that is there; those that fail are left out. Gives how many did.
@@ -158,7 +171,10 @@ pub(crate) fn upsert(
         return Ok(0);
     }
     let operations = read_all(ops, base, fields, rules)?;
-    Ok(apply::Updater::new(target, tuple, format, rules).what_can_be(&operations))
+    let mut updated = Updated::new(tuple, rules);
+    let failed = updated.what_can_be(&operations);
+    updated.write(target, format);
+    Ok(failed)
 }
 
 /// That operations are well-formed, where there is no tuple to apply them to.
@@ -248,8 +264,8 @@ fn read_one<'a>(op: &'a [u8], base: u32, fields: &Fields, rules: &Rules) -> Resu
             Err(_) => return Err(kind("a positive integer")),
         },
     };
-    let (top, path) = read_field(op, field_at, base, fields)?;
-    Ok(Operation { action, top, path })
+    let (top, path, fault) = read_field(op, field_at, base, fields)?;
+    Ok(Operation { action, top, path, fault })
 }
 
 fn read_field(
@@ -257,7 +273,7 @@ fn read_field(
     at: usize,
     base: u32,
     fields: &Fields,
-) -> Result<(Top, Result<Vec<Token>, Fault>), Fault> {
+) -> Result<(Top, Vec<Token>, Option<Fault>), Fault> {
     if let Ok((number, _)) = read::int(op, at) {
         let top = match number {
             ..0 => Top::FromEnd(i64::try_from(number).unwrap_or(i64::MIN)),
@@ -266,14 +282,14 @@ fn read_field(
                 None => return Err(Fault::new(37, format!("a field from {base} on"), number)),
             },
         };
-        return Ok((top, Ok(Vec::new())));
+        return Ok((top, Vec::new(), None));
     }
     if !read::is(op, at, class::STR) {
         return Err(Fault::new(26, "a number or a string for the field", crate::msgpack::name(op[at])));
     }
     let (text, _) = read::str(op, at).expect("its class was asked");
     if let Some(&number) = fields.numbers.get(text) {
-        return Ok((Top::FromStart(number.into()), Ok(Vec::new())));
+        return Ok((Top::FromStart(number.into()), Vec::new(), None));
     }
     let shown = || String::from_utf8_lossy(text).into_owned();
     let (mut tokens, fault) = Path::tokens_before_fault(text);
@@ -291,12 +307,11 @@ fn read_field(
         },
         Token::Any => return Err(Fault::new(29, "a path without [*]", shown())),
     };
-    let path = match fault {
-        Some(fault) => Err(fault),
-        None if tokens.contains(&Token::Any) => Err(Fault::new(29, "a path without [*]", shown())),
-        None => Ok(tokens),
-    };
-    Ok((top, path))
+    if let Some(any) = tokens.iter().position(|token| *token == Token::Any) {
+        tokens.truncate(any);
+        return Ok((top, tokens, Some(Fault::new(29, "a path without [*]", shown()))));
+    }
+    Ok((top, tokens, fault))
 }
 
 #[cfg(test)]

@@ -270,7 +270,9 @@ fn the_two_ways_agree() {
         plain_ones += 1;
         let mut slow = Vec::new();
         let read = read_all(&ops, base, &fields, &rules).unwrap();
-        apply::Updater::new(&mut slow, &tuple, &format, &rules).all(&read).unwrap();
+        let mut updated = Updated::new(&tuple, &rules);
+        updated.all(&read).unwrap();
+        updated.write(&mut slow, &format);
         assert_eq!(fast, slow, "{tuple:x?} {ops:x?} {base}");
     }
     assert!(plain_ones > 2000, "{plain_ones}");
