@@ -15,9 +15,6 @@ use common::expected::{assert_order, assert_store};
 use common::order;
 use lycosa::{Options, Store};
 
-/// Seeds that are tried when nobody asks for more: a few seconds each.
-const SEEDS: u64 = 4;
-
 /// Of so many seeds one may be of no use: Tarantool itself stumbles over some.
 const USELESS_IN: u64 = 4;
 
@@ -67,12 +64,13 @@ fn assert_excused(place: &str, store: &Store, version: &str) {
     );
 }
 
-/// Makes the folder of a seed and holds our view of it against Tarantool's. `false`: Tarantool could not make it.
-fn try_seed(seed: u64, version: &str) -> bool {
+/// Makes the folder of a seed by a script and holds our view of it against Tarantool's. `false`: Tarantool could not make
+/// it.
+fn try_seed(script: &str, seed: u64, version: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     let (path, text) = (folder.path(), seed.to_string());
     // Some seeds end by a signal, as they should; whether the folder is of use, the dump tells.
-    tarantool("random_case.lua", &[&text, "."], path);
+    tarantool(script, &[&text, "."], path);
     if tarantool("random_dump.lua", &[".", "keep"], path) != Some(0) {
         println!("seed {seed}: Tarantool itself cannot make or recover it; left out");
         return false;
@@ -98,8 +96,8 @@ fn try_seed(seed: u64, version: &str) -> bool {
     true
 }
 
-#[test]
-fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
+/// Tries seeds of a script; where there is no Tarantool, says so.
+fn try_seeds(script: &str, seeds: u64) {
     let Some(version) = version() else {
         assert!(std::env::var_os("LYCOSA_REQUIRE_TARANTOOL").is_none(), "no tarantool is installed");
         println!("left out: no tarantool is installed, so nothing was compared with one");
@@ -107,15 +105,26 @@ fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
     };
     println!("{version}");
     if let Some(seed) = number_from_environment("LYCOSA_SEED") {
-        assert!(try_seed(seed, &version), "Tarantool cannot make the folder of seed {seed}");
+        assert!(try_seed(script, seed, &version), "Tarantool cannot make the folder of seed {seed}");
         return;
     }
-    let seeds = number_from_environment("LYCOSA_SEEDS").unwrap_or(SEEDS);
+    let seeds = number_from_environment("LYCOSA_SEEDS").unwrap_or(seeds);
     let mut useless = 0;
     for _ in 0..seeds {
         let seed = fastrand::u64(1..1_000_000_000);
-        println!("seed {seed}: try it again with LYCOSA_SEED={seed}");
-        useless += u64::from(!try_seed(seed, &version));
+        println!("{script}, seed {seed}: try it again with LYCOSA_SEED={seed}");
+        useless += u64::from(!try_seed(script, seed, &version));
     }
     assert!(useless <= seeds.div_ceil(USELESS_IN), "{useless} of {seeds} seeds were of no use");
+}
+
+#[test]
+fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
+    try_seeds("random_case.lua", 4);
+}
+
+/// Fifteen hundred lists of operations a seed, each as an UPDATE and as an UPSERT.
+#[test]
+fn update_operations_make_of_tuples_what_tarantool_makes_of_them() {
+    try_seeds("random_updates.lua", 2);
 }
