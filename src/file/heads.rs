@@ -76,13 +76,18 @@ pub(crate) struct HeadReader<F> {
 impl<F: Deref<Target = ContainerFile>> HeadReader<F> {
     pub(crate) fn new(file: F) -> Self {
         let byte = file.blocks_at();
+        Self::from(file, byte, 0)
+    }
+
+    /// From the block of that number, whose head is at `byte`.
+    pub(crate) fn from(file: F, byte: u64, index: u64) -> Self {
         Self {
             file,
             window: vec![0; HOP_BYTES_MAX],
             held: 0..0,
             hop_bytes: HOP_BYTES_MIN,
             byte,
-            index: 0,
+            index,
             before: None,
         }
     }

@@ -355,9 +355,21 @@ impl<'a> LogRow<'a> {
     }
 
     /// Seconds since 1970.
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn timestamp(&self) -> Option<f64> {
         self.record.timestamp()
+    }
+
+    /// Of its transaction.
+    #[inline]
+    pub(crate) fn tsn(&self) -> u64 {
+        self.record.tsn
+    }
+
+    /// Header and body.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.record.bytes(self.bytes)
     }
 
     /// Whether the row is of a local space, which is not replicated.

@@ -31,6 +31,7 @@ pub(crate) mod log_row;
 pub(crate) mod pipeline;
 pub(crate) mod rewind;
 pub(crate) mod row;
+pub(crate) mod row_file;
 mod segment;
 pub(crate) mod source;
 pub(crate) mod stop;

@@ -104,6 +104,70 @@ mod body_key {
     pub(super) const RAFT_VOTE: u64 = 0x01;
 }
 
+/// A half of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Header,
+    Body,
+}
+
+/// Tarantool's name of a key in a row of type `kind`, in small letters.
+pub(crate) fn key_name(part: Part, kind: u64, key: u64) -> Option<&'static str> {
+    Some(match part {
+        Part::Header => match key {
+            head_key::REQUEST_TYPE => "type",
+            head_key::SYNC => "sync",
+            head_key::REPLICA_ID => "replica_id",
+            head_key::LSN => "lsn",
+            head_key::TIMESTAMP => "timestamp",
+            head_key::SCHEMA_VERSION => "schema_version",
+            head_key::SERVER_VERSION => "server_version",
+            head_key::GROUP_ID => "group_id",
+            head_key::TSN => "tsn",
+            head_key::FLAGS => "flags",
+            head_key::STREAM_ID => "stream_id",
+            head_key::THREAD_ID => "thread_id",
+            _ => return None,
+        },
+        Part::Body => match kind {
+            kind::INSERT
+            | kind::REPLACE
+            | kind::UPDATE
+            | kind::DELETE
+            | kind::UPSERT
+            | kind::INSERT_ARROW
+            | kind::DELETE_RANGE => match key {
+                body_key::SPACE_ID => "space_id",
+                body_key::INDEX_ID => "index_id",
+                body_key::INDEX_BASE => "index_base",
+                body_key::KEY => "key",
+                body_key::TUPLE => "tuple",
+                body_key::OPS => "operations",
+                body_key::TUPLE_META => "tuple_meta",
+                body_key::OLD_TUPLE => "old_tuple",
+                body_key::NEW_TUPLE => "new_tuple",
+                body_key::ARROW => "arrow",
+                body_key::BEGIN_KEY => "begin_key",
+                body_key::END_KEY => "end_key",
+                _ => return None,
+            },
+            kind::RAFT_PROMOTE | kind::RAFT_DEMOTE | kind::RAFT_CONFIRM | kind::RAFT_ROLLBACK => match key {
+                body_key::SYNCHRO_REPLICA_ID => "replica_id",
+                body_key::SYNCHRO_LSN => "lsn",
+                body_key::SYNCHRO_VCLOCK => "vclock",
+                body_key::SYNCHRO_TERM => "term",
+                _ => return None,
+            },
+            kind::RAFT => match key {
+                body_key::RAFT_TERM => "term",
+                body_key::RAFT_VOTE => "vote",
+                _ => return None,
+            },
+            _ => return None,
+        },
+    })
+}
+
 /// Ext type of an Arrow payload.
 const EXT_ARROW: i8 = 8;
 

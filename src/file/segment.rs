@@ -13,10 +13,11 @@
 
 use super::block::{self, BlockHead};
 use super::compress::{BUFFER_BYTES_KEPT, Unpacker, no_memory};
-use super::disk::Disk;
+use super::disk::{Disk, RealDisk};
 use super::heads::{End, HeadReader, Next};
 use super::log::LogFile;
 use super::log_row::Record;
+use super::row_file::RowPosition;
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind};
 use crate::limits::BLOCK_UNPACKED_BYTES_MAX;
@@ -88,6 +89,11 @@ impl Segment {
             rows: Vec::new(),
             then: Then::More,
         }
+    }
+
+    /// Behind the segment's last block, if it has blocks.
+    pub(super) fn end(&self) -> Option<RowPosition> {
+        self.heads.last().map(|last| RowPosition { byte: last.end(), block: last.index + 1 })
     }
 
     /// Bytes of the segment in its file.
@@ -213,23 +219,31 @@ impl<'a> Segments<'a> {
         Self { disk, logs, spares, log: 0, open: None }
     }
 
+    /// The blocks of one open file, from a position on.
+    pub(super) fn of_file(file: Arc<ContainerFile>, from: RowPosition, spares: &'a Spares) -> Self {
+        let heads = HeadReader::from(file.clone(), from.byte, from.block);
+        Self { disk: &RealDisk, logs: &[], spares, log: 0, open: Some((file, heads)) }
+    }
+
     /// The next segment, with its blocks chosen and not yet read; none after the last log, or after a fault.
     pub(super) fn next(&mut self) -> Option<Segment> {
-        let log = self.logs.get(self.log)?;
+        if self.open.is_none() && self.log >= self.logs.len() {
+            return None;
+        }
         let mut segment = self.spares.take();
         segment.log = self.log;
-        if let Err(error) = self.choose(log, &mut segment) {
+        if let Err(error) = self.choose(&mut segment) {
             segment.then = Then::Fault(error);
-            self.log = self.logs.len();
+            (self.log, self.open) = (self.logs.len(), None);
         }
         Some(segment)
     }
 
-    fn choose(&mut self, log: &LogFile, segment: &mut Segment) -> Result<(), Error> {
+    fn choose(&mut self, segment: &mut Segment) -> Result<(), Error> {
         let (file, heads) = match &mut self.open {
             Some(open) => open,
             None => {
-                let file = Arc::new(log.open(self.disk)?);
+                let file = Arc::new(self.logs[self.log].open(self.disk)?);
                 self.open.insert((file.clone(), HeadReader::new(file)))
             }
         };

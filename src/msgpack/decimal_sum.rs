@@ -77,6 +77,25 @@ impl Decimal {
         round(a, precision)
     }
 
+    /// The number rounded half up to so many digits after the point, if it has more.
+    pub(crate) fn with_scale_up_to(&self, scale: u32) -> Self {
+        let Digits { negative, mut digits, exponent } = Digits::of(self);
+        let dropped = (-i64::from(scale) - exponent).max(0) as usize;
+        if dropped == 0 {
+            return *self;
+        }
+        // A digit before the first one may come out of the rounding.
+        let kept = digits.len().saturating_sub(dropped);
+        let rounds_up = dropped <= digits.len() && digits[kept] >= 5;
+        digits.truncate(kept);
+        digits.insert(0, 0);
+        if rounds_up {
+            increment(&mut digits);
+        }
+        Self::of_digits(negative && digits.iter().any(|&digit| digit != 0), &digits, -i64::from(scale))
+            .expect("no more digits than before, and one")
+    }
+
     /// The number with the other sign.
     pub(crate) fn negated(&self) -> Self {
         let (negative, digits, exponent) = self.parts();
@@ -106,6 +125,18 @@ impl Decimal {
     }
 }
 
+/// Adds one to the last digit; there is one that is no 9.
+fn increment(digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        if *digit == 9 {
+            *digit = 0;
+        } else {
+            *digit += 1;
+            break;
+        }
+    }
+}
+
 /// The decimal, rounded half up to `precision` digits.
 fn round(mut number: Digits, precision: u32) -> Option<Decimal> {
     let zeros = number.digits.iter().take_while(|&&digit| digit == 0).count();
@@ -117,16 +148,7 @@ fn round(mut number: Digits, precision: u32) -> Option<Decimal> {
         number.exponent += dropped as i64;
         if rounds_up {
             match number.digits.iter_mut().rev().find(|digit| **digit != 9) {
-                Some(_) => {
-                    for digit in number.digits.iter_mut().rev() {
-                        if *digit == 9 {
-                            *digit = 0;
-                        } else {
-                            *digit += 1;
-                            break;
-                        }
-                    }
-                }
+                Some(_) => increment(&mut number.digits),
                 None => {
                     number.digits.fill(0);
                     number.digits.insert(0, 1);
@@ -168,6 +190,29 @@ mod tests {
         ] {
             assert_eq!(sum(a, b, precision).as_deref(), Some(expected), "{a} + {b}");
             assert_eq!(sum(b, a, precision).as_deref(), Some(expected), "{b} + {a}");
+        }
+    }
+
+    #[test]
+    fn a_scale_may_be_bounded() {
+        for (number, scale, expected) in [
+            ("1.25", 2, "125e-2"),
+            ("1.25", 1, "13e-1"),
+            ("9.96", 1, "100e-1"),
+            ("-0.04", 1, "0e-1"),
+            ("0.06", 1, "1e-1"),
+            ("6e-39", 38, "1e-38"),
+            ("1e-300", 38, "0e-38"),
+            ("5e3", 38, "5e3"),
+        ] {
+            let bounded = number.parse::<Decimal>().unwrap().with_scale_up_to(scale);
+            let (negative, digits, exponent) = bounded.parts();
+            let digits: String = digits.iter().map(|&digit| char::from(b'0' + digit)).collect();
+            assert_eq!(
+                format!("{}{digits}e{exponent}", if negative { "-" } else { "" }),
+                expected,
+                "{number}"
+            );
         }
     }
 

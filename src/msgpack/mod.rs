@@ -12,8 +12,10 @@ mod decimal_sum;
 pub(crate) mod ext;
 pub(crate) mod parse;
 pub(crate) mod print;
+pub(crate) mod print_lua;
 pub(crate) mod read;
 pub(crate) mod skip;
+pub(crate) mod value;
 pub(crate) mod write;
 
 use std::fmt;

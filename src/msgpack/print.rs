@@ -238,7 +238,11 @@ impl Printer<'_> {
             }
             class::UINT | class::INT => {
                 let (value, end) = read::int(bytes, at)?;
-                write!(self.out, "{value}").expect("a string takes all text");
+                let mut digits = itoa::Buffer::new();
+                self.out.push_str(match u64::try_from(value) {
+                    Ok(value) => digits.format(value),
+                    Err(_) => digits.format(value as i64),
+                });
                 end
             }
             class::FLOAT32 => {

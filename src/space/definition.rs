@@ -3,6 +3,10 @@
 
 use std::fmt;
 
+use crate::error::{Error, ErrorKind, Result};
+use crate::index::key_def::kind_of;
+use crate::msgpack::compare::compare;
+use crate::msgpack::{parse, read, skip};
 use crate::tuple::part::{FieldDef, PartDef};
 
 /// The definition of a space, from its row in `_space` and those in `_index`.
@@ -134,6 +138,47 @@ impl IndexDef {
     /// Whether a part of the key may be nil.
     pub fn is_nullable(&self) -> bool {
         self.parts.iter().any(|part| part.is_nullable)
+    }
+
+    /// A search key from a JSON array: values are converted by the types of the parts; fewer than there are parts are a
+    /// prefix.
+    ///
+    /// # Errors
+    /// `Key`: the text is no such array, or a value does not fit.
+    pub fn key_from_json(&self, text: &str) -> Result<Vec<u8>> {
+        let kinds: Vec<_> = self.parts.iter().map(|part| kind_of(part.field_type)).collect();
+        parse::key_from_json(text, &kinds)
+            .map_err(|fault| Error::new(ErrorKind::Key, format!("key as JSON: {fault}")))
+    }
+
+    /// Whether another key begins with the values of this one. Both are MsgPack arrays.
+    pub fn is_key(&self, key: &[u8], other: &[u8]) -> bool {
+        let places = |bytes: &[u8]| -> Vec<usize> {
+            let (count, mut at) = read::array(bytes, 0).unwrap_or((0, 0));
+            let mut places = Vec::new();
+            for _ in 0..count {
+                places.push(at);
+                at = skip::skip(bytes, at).unwrap_or(bytes.len());
+            }
+            places
+        };
+        let (wanted, found) = (places(key), places(other));
+        wanted.len() <= found.len()
+            && wanted.iter().zip(&found).all(|(&a, &b)| compare(key, a, other, b).is_eq())
+    }
+
+    /// Whether a tuple has the values of a key in the parts of this index; not for multikey indexes.
+    pub fn is_key_of(&self, key: &[u8], tuple: &[u8]) -> bool {
+        let Ok((count, mut at)) = read::array(key, 0) else { return false };
+        count as usize <= self.parts.len()
+            && self.parts.iter().take(count as usize).all(|part| {
+                let (start, found) = (at, part.place_in(tuple));
+                at = skip::skip(key, at).unwrap_or(key.len());
+                match found {
+                    Some(found) => compare(key, start, tuple, found).is_eq(),
+                    None => read::is_nil(key, start),
+                }
+            })
     }
 
     /// Whether entries with equal keys may stand side by side, and then follow the primary key.

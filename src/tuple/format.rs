@@ -51,11 +51,12 @@ pub(crate) struct Format {
 pub(crate) struct TypeNode<'a> {
     format: &'a Format,
     node: &'a Node,
+    keeps_doubles: bool,
 }
 
 impl<'a> TypeNode<'a> {
     pub(crate) fn field_type(self) -> FieldType {
-        self.node.field_type
+        if self.keeps_doubles && self.node.says_double { FieldType::Double } else { self.node.field_type }
     }
 
     /// The same of an element. An element of an array over which indexes go has the type of all.
@@ -102,6 +103,8 @@ pub(super) struct Node {
     pub(super) token: Token,
     pub(super) field_type: FieldType,
     pub(super) scale: Option<i32>,
+    /// A definition or an index says that it is a double.
+    says_double: bool,
     action: NullableAction,
     /// Nil and absence are fine for the sake of its default.
     has_default: bool,
@@ -120,6 +123,7 @@ impl Node {
             parent,
             token,
             field_type: FieldType::Any,
+            says_double: false,
             scale: None,
             action: NullableAction::None,
             has_default: false,
@@ -231,9 +235,10 @@ impl Format {
         Some(self.find(field, path.map_or(&[], Path::tokens))?.field_type)
     }
 
-    /// What is known of a field, as Tarantool's updates go about it.
-    pub(crate) fn type_node(&self, field: u32) -> Option<TypeNode<'_>> {
-        Some(TypeNode { format: self, node: self.find(field, &[])? })
+    /// What is known of a field, as Tarantool's updates go about it. `keeps_doubles`: as before 2.11.1, when a double that
+    /// an index reads as a number stayed a double.
+    pub(crate) fn type_node(&self, field: u32, keeps_doubles: bool) -> Option<TypeNode<'_>> {
+        Some(TypeNode { format: self, node: self.find(field, &[])?, keeps_doubles })
     }
 
     fn find(&self, field: u32, tokens: &[Token]) -> Option<&Node> {
@@ -461,6 +466,7 @@ impl Builder {
             (1..).take(top).map(|number| Node::new(None, Token::Index(number), false)).collect();
         for (node, field) in nodes.iter_mut().zip(fields) {
             node.field_type = field.field_type;
+            node.says_double = field.field_type == FieldType::Double;
             node.scale = field.scale;
             node.action = field.nullable_action;
             node.has_default = field.has_default;
@@ -515,6 +521,7 @@ impl Builder {
             node.scale = part.scale.or(node.scale);
         }
         node.field_type = field_type;
+        node.says_double |= part.field_type == FieldType::Double;
         node.action = action;
         node.is_key_part = true;
         node.is_required_by_part |= is_required;

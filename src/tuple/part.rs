@@ -2,6 +2,7 @@
 
 use super::field_type::FieldType;
 use super::path::Path;
+use crate::msgpack::{read, skip};
 
 /// A field of a space's format.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +101,16 @@ impl PartDef {
     pub(crate) fn at(mut self, path: Path) -> Self {
         self.path = Some(path);
         self
+    }
+
+    /// Offset of the part's value in a tuple's MsgPack, found step by step; nothing under `[*]`.
+    pub(crate) fn place_in(&self, tuple: &[u8]) -> Option<usize> {
+        let (count, first) = read::array(tuple, 0).ok()?;
+        if self.field >= count {
+            return None;
+        }
+        let at = skip::skip_many(tuple, first, self.field.into()).ok()?;
+        self.path.as_ref().map_or(Some(at), |path| path.place_in(tuple, at))
     }
 
     /// Whether both stand for the same value of a tuple.

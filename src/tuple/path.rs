@@ -11,6 +11,7 @@
 //!
 //! Paths are equal if their tokens are: `a.b` is `["a"]["b"]`. Blanks are errors, except inside quotes.
 
+use crate::msgpack::{read, skip};
 use std::fmt;
 
 /// A path inside a field, with at least one token.
@@ -90,6 +91,30 @@ impl Path {
     /// Whether it goes over all elements of an array: whether there is a `[*]`.
     pub fn has_multikey(&self) -> bool {
         self.tokens.contains(&Token::Any)
+    }
+
+    /// Offset of what it leads to from the value at `at`; nothing under `[*]`. Of the pairs of a key the last counts, as
+    /// for an index.
+    pub(crate) fn place_in(&self, bytes: &[u8], at: usize) -> Option<usize> {
+        self.tokens.iter().try_fold(at, |at, token| match token {
+            Token::Index(number) => {
+                let (count, first) = read::array(bytes, at).ok()?;
+                (*number <= count).then(|| skip::skip_many(bytes, first, u64::from(number - 1)).ok())?
+            }
+            Token::Key(key) => {
+                let (pairs, mut at) = read::map(bytes, at).ok()?;
+                let mut found = None;
+                for _ in 0..pairs {
+                    let value_at = skip::skip(bytes, at).ok()?;
+                    if read::str(bytes, at).is_ok_and(|(other, _)| other == key) {
+                        found = Some(value_at);
+                    }
+                    at = skip::skip(bytes, value_at).ok()?;
+                }
+                found
+            }
+            Token::Any => None,
+        })
     }
 
     /// The tokens before the first `[*]`; all of them where there is none.

@@ -58,6 +58,18 @@ Fewer values than the index has parts search by that prefix.")]
     #[command(after_help = "Example:\n  lycosa info app/*.snap app/*.xlog")]
     Info(InfoArguments),
 
+    /// Print the rows of snapshots and logs, one a line
+    #[command(after_help = "\
+Examples:
+  lycosa cat app/00000000000000001004.xlog --space users --type UPDATE,DELETE
+  lycosa cat app --since 2026-01-31T12:00:00Z --format lua
+  lycosa cat app --space users --key '[17]'
+  lycosa cat app --follow
+
+A folder stands for its logs; a snapshot is named as a file. JSON is lossless: what it does not have is an
+object with one `$` key. Names of spaces, and the parts of keys, are those of the folder's newest state.")]
+    Cat(CatArguments),
+
     /// Measure
     Bench(BenchArguments),
 
@@ -203,6 +215,95 @@ pub struct InfoArguments {
     /// Files: .snap, .xlog, and what else has the same container
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CatArguments {
+    /// Files (.snap, .xlog), or data folders for their logs
+    #[arg(value_name = "FILE|DIR", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Only rows of this space: name or id, system ones too; may be given again
+    #[arg(long, value_name = "SPACE")]
+    pub space: Vec<String>,
+
+    /// Only rows from this LSN on
+    #[arg(long, value_name = "LSN")]
+    pub from: Option<u64>,
+
+    /// Only rows up to this LSN, with it
+    #[arg(long, value_name = "LSN")]
+    pub to: Option<u64>,
+
+    /// Only rows from this time on: seconds since 1970, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub since: Option<f64>,
+
+    /// Only rows up to this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub until: Option<f64>,
+
+    /// Only rows written by these replicas; 0: those of local spaces, and of snapshots
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    pub replica: Vec<u32>,
+
+    /// Only rows of these request types, by name (INSERT) or number
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    pub request_type: Vec<String>,
+
+    /// Only rows about the tuple with this primary key, a JSON array; fewer values than it has parts are a prefix
+    #[arg(long, value_name = "JSON")]
+    pub key: Option<String>,
+
+    /// How a row is printed; json if not given
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub format: Option<CatFormat>,
+
+    /// Print rows of system spaces as well
+    #[arg(long)]
+    pub show_system: bool,
+
+    /// Print types and lengths in the place of keys and values
+    #[arg(long)]
+    pub redact: bool,
+
+    /// Go on as the file grows, and in a folder from log to log, until nobody reads any more
+    #[arg(long)]
+    pub follow: bool,
+
+    /// Threads to read and format with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
+
+    /// Most that one block of a file may unpack to
+    #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
+    pub max_block: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CatFormat {
+    /// Lossless JSON
+    Json,
+    /// YAML, a document a row
+    Yaml,
+    /// Calls that do the same in Tarantool
+    Lua,
+    /// The row's bytes, in lower-case hex
+    Hex,
+}
+
+impl CatArguments {
+    /// `--json` and `--format` say the same thing twice, and must not contradict each other.
+    pub fn format(&self, json: bool) -> Result<CatFormat, Failure> {
+        let format = self.format.unwrap_or(CatFormat::Json);
+        if json && format != CatFormat::Json {
+            return Err(Failure::usage("--json and another --format contradict each other"));
+        }
+        if self.redact && format == CatFormat::Hex {
+            return Err(Failure::usage("--format hex prints all bytes: it cannot be redacted"));
+        }
+        Ok(format)
+    }
 }
 
 #[derive(Debug, Args)]

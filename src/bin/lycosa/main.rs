@@ -9,13 +9,14 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info bench    a command each
+//! load schema dump get info cat bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
 
 mod args;
 mod bench;
+mod cat;
 mod dump;
 mod failure;
 mod get;
@@ -48,6 +49,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Dump(dump) => dump::run(dump, json),
         Command::Get(get) => get::run(get, json),
         Command::Info(info) => info::run(info, json),
+        Command::Cat(cat) => cat::run(cat, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
         },

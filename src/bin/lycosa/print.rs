@@ -75,6 +75,14 @@ pub fn hex(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
+/// The same to a text.
+pub fn hex_text(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
+        out.extend([digit(byte >> 4), digit(byte & 15)]);
+    }
+}
+
 /// The bytes that an even number of hex digits, of either case, stands for.
 pub fn unhex(text: &str) -> Result<Vec<u8>, String> {
     if !text.len().is_multiple_of(2) {

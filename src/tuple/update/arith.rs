@@ -12,6 +12,7 @@ use crate::msgpack::decimal::Decimal;
 use crate::msgpack::ext::EXT_DECIMAL;
 use crate::msgpack::{class, read, write};
 use crate::tuple::field_type::FieldType;
+use crate::tuple::format::TypeNode;
 
 /// A number of a tuple or of an operation.
 #[derive(Clone, Copy)]
@@ -64,7 +65,12 @@ pub(super) fn add((a, b): (Number, Number), subtracts: bool, rules: &Rules) -> R
         }
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
             let operand = |number: Number| {
-                number.to_decimal().ok_or_else(|| Fault::new(26, "a number that a decimal can be", "another"))
+                let decimal = number.to_decimal();
+                let decimal = decimal.map(|decimal| match rules.decimals_are_short {
+                    true => decimal.with_scale_up_to(rules.decimal_digits),
+                    false => decimal,
+                });
+                decimal.ok_or_else(|| Fault::new(26, "a number that a decimal can be", "another"))
             };
             let (a, b) = (operand(a)?, operand(b)?);
             let sum = a.add(&if subtracts { b.negated() } else { b }, rules.decimal_digits);
@@ -77,17 +83,33 @@ pub(super) fn add((a, b): (Number, Number), subtracts: bool, rules: &Rules) -> R
         }
         _ => {
             let (a, b) = (a.to_f64(), b.to_f64());
-            Ok(Number::Double(if subtracts { a - b } else { a + b }))
+            Ok(Number::Double(add_doubles(a, b, subtracts)))
+        }
+    }
+}
+
+/// The sum, and where it is no number the bits that x86 gives it: those of the operand that was none, made quiet. What the
+/// compiler makes of `a - b` may turn the sign of such a `b`.
+fn add_doubles(a: f64, b: f64, subtracts: bool) -> f64 {
+    const QUIET: u64 = 1 << 51;
+    const INDEFINITE: u64 = 0xfff8 << 48;
+    let quiet = |value: f64| f64::from_bits(value.to_bits() | QUIET);
+    match (a.is_nan(), b.is_nan()) {
+        (true, _) => quiet(a),
+        (_, true) => quiet(b),
+        _ => {
+            let sum = if subtracts { a - b } else { a + b };
+            if sum.is_nan() { f64::from_bits(INDEFINITE) } else { sum }
         }
     }
 }
 
 /// Writes a result, as its field's type has it.
-pub(super) fn write(out: &mut Vec<u8>, number: Number, field_type: Option<FieldType>) {
+pub(super) fn write(out: &mut Vec<u8>, number: Number, place: Option<TypeNode<'_>>) {
     match number {
         Number::Integer(value) => write::int(out, value),
         Number::Decimal(value) => write::decimal(out, &value),
-        Number::Double(value) => match field_type {
+        Number::Double(value) => match place.map(TypeNode::field_type) {
             Some(FieldType::Double | FieldType::Float64) => write::double(out, value),
             Some(FieldType::Float32) => write::float(out, value as f32),
             _ if f64::from(value as f32) == value && value.is_finite() => write::float(out, value as f32),

@@ -44,7 +44,9 @@ pub(crate) struct Rules {
     repeats: bool,
     /// An operation may go into an element that an earlier one has inserted by a path (2.10.3).
     enters_inserted: bool,
-    /// Splice takes binary data too.
+    /// A field is a double to sums although an index reads it as a number (up to 2.11.0).
+    keeps_doubles: bool,
+    /// Splice takes binary data too (3.2).
     splices_bin: bool,
     /// Digits to which sums of decimals are rounded.
     decimal_digits: u32,
@@ -61,7 +63,8 @@ impl Rules {
             fills_gaps: version >= (2, 8, 1),
             repeats: version >= (3, 0, 0),
             enters_inserted: version >= (2, 10, 3),
-            splices_bin: version >= (2, 8, 1),
+            keeps_doubles: version < (2, 11, 1),
+            splices_bin: version >= (3, 2, 0),
             decimal_digits: if is_long { 76 } else { 38 },
             decimals_are_short: !is_long,
         }

@@ -107,7 +107,7 @@ impl<'a> Single<'a> {
             }
             What::Scalar(scalar) => {
                 out.extend_from_slice(&data[..point]);
-                scalar.write(out, place_of_text(place, self.path).map(TypeNode::field_type));
+                scalar.write(out, place_of_text(place, self.path));
             }
             What::Insert(value, key) => {
                 self.write_to_point(out, |count| count + 1);

@@ -3,7 +3,7 @@
 use super::arith::{self, Number};
 use super::{Action, Fault, Rules};
 use crate::msgpack::{class, name, read, write};
-use crate::tuple::field_type::FieldType;
+use crate::tuple::format::TypeNode;
 
 pub(super) enum Scalar<'a> {
     Number(Number),
@@ -81,9 +81,9 @@ impl<'a> Scalar<'a> {
         Fault::new(26, expected, found)
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>, field_type: Option<FieldType>) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, place: Option<TypeNode<'_>>) {
         match self {
-            Self::Number(number) => arith::write(out, *number, field_type),
+            Self::Number(number) => arith::write(out, *number, place),
             Self::String { bytes, is_bin: false } => write::str(out, bytes),
             Self::String { bytes, is_bin: true } => write::bin(out, bytes),
             Self::Other(_) => unreachable!("no operation makes one"),

@@ -1,6 +1,7 @@
 //! Vectors observed with Tarantool 2.6.0 and 3.x, and the two ways married.
 
 use super::super::field_type::FieldType;
+use super::super::part::PartDef;
 use super::*;
 use crate::msgpack::{parse, print, unhex, write};
 
@@ -82,6 +83,9 @@ fn sums_and_bits_are_stored_as_tarantool_stores_them() {
         ("05", r#"["+", 2, 0.1]"#, "cb4014666666666666"),
         ("cf0020000000000001", r#"["+", 2, 0.5]"#, "ca5a000000"),
         ("c0", r#"["+", 2, 1]"#, "26"),
+        ("cb7ff8000000000000", r#"["+", 2, 0.5]"#, "cb7ff8000000000000"),
+        ("01", r#"["-", 2, {"$double": "NaN"}]"#, "cb7ff8000000000000"),
+        ("cb7ff0000000000000", r#"["-", 2, {"$double": "Infinity"}]"#, "cbfff8000000000000"),
         ("0c", r#"["&", 2, 10]"#, "08"),
         ("0c", r#"["|", 2, 3]"#, "0f"),
         ("0c", r#"["^", 2, 10]"#, "06"),
@@ -97,6 +101,14 @@ fn sums_and_bits_are_stored_as_tarantool_stores_them() {
     }
     // A field of type double keeps doubles, also where a float would do.
     let tuple = unhex("930102cb3ff8000000000000");
+    let in_index = [PartDef::new(2, FieldType::Number)];
+    let format = Format::new(&fields(), 0, &[&in_index], false).unwrap();
+    for (version, expected) in [(OLD, "cb4000000000000000"), (NEW, "ca40000000")] {
+        let (ops, mut target) = (parse::from_json(r#"[["+", 3, 0.5]]"#).unwrap(), Vec::new());
+        let known = (&Fields::new(&fields()), &format);
+        update(&mut target, &tuple, &ops, 1, known, &Rules::of_version(Some(version))).unwrap();
+        assert_eq!(target, unhex(&format!("930102{expected}")), "{version:?}");
+    }
     assert_eq!(updated(&tuple, r#"[["+", 3, 0.5]]"#, OLD).unwrap(), unhex("930102cb4000000000000000"));
 }
 

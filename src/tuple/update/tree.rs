@@ -195,7 +195,7 @@ impl<'a> Node<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>, place: Option<TypeNode<'_>>) {
         match self {
             Self::Plain(bytes) | Self::Set(bytes) => out.extend_from_slice(bytes),
-            Self::Scalar(scalar) => scalar.write(out, place.map(TypeNode::field_type)),
+            Self::Scalar(scalar) => scalar.write(out, place),
             Self::Single(single) => single.write(out, place),
             Self::Shared(shared) => shared.write(out, place),
             Self::Array(array) => array.write(out, |number| place?.child(&Token::Index(number))),
@@ -235,6 +235,6 @@ impl<'a> Updated<'a> {
 
     pub(super) fn write(&self, out: &mut Vec<u8>, format: &Format) {
         out.clear();
-        self.root.write(out, |number| format.type_node(number - 1));
+        self.root.write(out, |number| format.type_node(number - 1, self.rules.keeps_doubles));
     }
 }
