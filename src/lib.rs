@@ -52,6 +52,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use file::header::{FileType, TextHeader};
 pub use file::info::{EndInfo, FileInfo, KindInfo, SpaceInfo, UnknownKeyInfo};
 pub use file::row_file::{FileRow, RowFile, RowPair, RowPosition, RowRun, RowsEnd};
+pub use file::row_print::RowPrinter;
 pub use file::vclock::Vclock;
 pub use index::iterator::IteratorType;
 pub use msgpack::value::Value;

@@ -87,6 +87,8 @@ pub(crate) struct Record {
     /// Whether it ends its transaction.
     pub(super) is_last: bool,
     has_space: bool,
+    /// It has the usual form, so that these are all the keys it has.
+    is_usual: bool,
 }
 
 /// There are as many in memory as a block has rows, and a row may have three bytes.
@@ -110,6 +112,7 @@ const NOTHING: Record = Record {
     is_local: false,
     is_last: true,
     has_space: false,
+    is_usual: false,
 };
 
 impl Record {
@@ -117,7 +120,7 @@ impl Record {
     #[inline]
     pub(super) fn decode(bytes: &[u8], at: usize, number: u32) -> Result<Self, Error> {
         let mut record = match usual(bytes, at) {
-            Some(record) => record,
+            Some(record) => Self { is_usual: true, ..record },
             None => Self::decode_in_general(bytes, at)?,
         };
         record.number = number;
@@ -149,6 +152,7 @@ impl Record {
             is_local: head.group_id == 1,
             is_last: head.tsn.is_none() || head.flags & COMMIT != 0,
             has_space: body.space_id.is_some(),
+            is_usual: false,
         })
     }
 
@@ -199,14 +203,16 @@ fn usual(bytes: &[u8], at: usize) -> Option<Record> {
     let mut head = Pairs::new(bytes, at)?;
     head.has(0x00).then_some(())?;
     record.kind = head.uint32()?;
+    // A key with the value that its absence means is not usual: what is usual can be written again from the record.
     if head.has(0x02) {
-        record.replica_id = head.uint32()?;
+        record.replica_id = head.uint32().filter(|&id| id != 0)?;
     }
     if head.has(0x07) {
-        record.is_local = head.uint32()? == 1;
+        record.is_local = head.uint().filter(|&group| group == 1).is_some();
+        record.is_local.then_some(())?;
     }
     if head.has(0x03) {
-        record.lsn = head.uint()?;
+        record.lsn = head.uint().filter(|&lsn| lsn != 0)?;
     }
     if head.has(0x04) {
         record.timestamp = head.double()?;
@@ -217,9 +223,10 @@ fn usual(bytes: &[u8], at: usize) -> Option<Record> {
         record.is_last = false;
     }
     if head.has(0x09) {
-        let flags = head.uint()?;
-        record.flags = flags as u8;
-        record.is_last |= flags & COMMIT != 0;
+        record.flags = u8::try_from(head.uint()?).ok().filter(|&flags| flags != 0)?;
+        let commits = u64::from(record.flags) & COMMIT != 0;
+        (!commits || !record.is_last).then_some(())?;
+        record.is_last |= commits;
     }
     let end = head.end()?;
     let end = if u64::from(record.kind) == kind::NOP { end } else { usual_body(bytes, end, &mut record)? };
@@ -233,10 +240,10 @@ fn usual_body(bytes: &[u8], at: usize, record: &mut Record) -> Option<usize> {
     body.has(0x10).then_some(())?;
     (record.space_id, record.has_space) = (body.uint32()?, true);
     if body.has(0x11) {
-        record.index_id = body.uint32()?;
+        record.index_id = body.uint32().filter(|&id| id != 0)?;
     }
     if body.has(0x15) {
-        record.index_base = body.uint32()?;
+        record.index_base = body.uint32().filter(|&base| base != 0)?;
     }
     if body.has(0x20) {
         record.key = body.array()?;
@@ -372,8 +379,20 @@ impl<'a> LogRow<'a> {
         self.record.bytes(self.bytes)
     }
 
+    /// Whether the row is all that can be asked of it here.
+    #[inline]
+    pub(super) fn is_usual(&self) -> bool {
+        self.record.is_usual
+    }
+
+    /// Whether a usual row says a TSN.
+    #[inline]
+    pub(super) fn says_tsn(&self) -> bool {
+        !self.record.is_last || u64::from(self.record.flags) & COMMIT != 0
+    }
+
     /// Whether the row is of a local space, which is not replicated.
-    #[cfg(test)]
+    #[inline]
     pub(crate) fn is_local(&self) -> bool {
         self.record.is_local
     }
@@ -476,7 +495,10 @@ mod tests {
             // Elsewhere in a payload, and with another row behind it.
             let moved = [&[0xc1; 7], &row[..], &[0x81, 0x00, 0x0c]].concat();
             let record = Record::decode(&moved, 7, 3).unwrap();
-            assert_eq!(record, Record { number: 3, ..Record::decode_in_general(&moved, 7).unwrap() });
+            assert_eq!(
+                record,
+                Record { number: 3, is_usual: true, ..Record::decode_in_general(&moved, 7).unwrap() }
+            );
             assert_eq!((record.bytes(&moved), record.end()), (&row[..], 7 + row.len()));
             assert_eq!(record.moved(0).number, 3);
             assert_eq!(record.moved(0).end(), row.len());

@@ -32,6 +32,7 @@ pub(crate) mod pipeline;
 pub(crate) mod rewind;
 pub(crate) mod row;
 pub(crate) mod row_file;
+pub(crate) mod row_print;
 mod segment;
 pub(crate) mod source;
 pub(crate) mod stop;

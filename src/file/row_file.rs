@@ -13,6 +13,7 @@ use super::info::EndInfo;
 use super::log_row::LogRow;
 use super::pipeline::in_order;
 use super::row::{self, Part};
+use super::row_print::pairs;
 use super::segment::{Segment, Segments, Spares, Then};
 use super::source::ContainerFile;
 use crate::error::{Error, ErrorKind, Result};
@@ -170,7 +171,7 @@ impl<'a> RowRun<'a> {
 /// A row, as it stands in its file.
 #[derive(Clone, Copy)]
 pub struct FileRow<'a> {
-    row: LogRow<'a>,
+    pub(super) row: LogRow<'a>,
 }
 
 /// A pair of a row's header or body.
@@ -287,11 +288,4 @@ impl<'a> FileRow<'a> {
         let (header, body) = self.bytes().split_at(Value::first_bytes(self.bytes()));
         (Value::of_checked(header), (!body.is_empty()).then(|| Value::of_checked(body)))
     }
-}
-
-fn pairs<'a>(map: Value<'a>, part: Part, kind: u64) -> impl Iterator<Item = RowPair<'a>> {
-    map.pairs().map(move |(key, value)| {
-        let name = key.as_u64().and_then(|key| row::key_name(part, kind, key));
-        RowPair { name, key, value }
-    })
 }

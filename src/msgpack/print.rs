@@ -37,7 +37,56 @@ use crate::limits::NESTING_MAX;
 
 /// Appends the value at `at` and gives the offset after it. A fault leaves what was printed so far.
 pub(crate) fn json(out: &mut String, bytes: &[u8], at: usize) -> Result<usize, Fault> {
+    let printed = out.len();
+    if let Some(end) = flat(out, bytes, at) {
+        return Ok(end);
+    }
+    out.truncate(printed);
     Printer { out, bytes, start: at, containers: 0, extents: Vec::new() }.value(at)
+}
+
+/// The straight way for most tuples: an array of integers, strings of plain text, booleans and nil. Nothing if it is
+/// something else.
+fn flat(out: &mut String, bytes: &[u8], at: usize) -> Option<usize> {
+    let (count, mut at) = read::array(bytes, at).ok()?;
+    out.push('[');
+    for number in 0..count {
+        if number > 0 {
+            out.push(',');
+        }
+        let class = read::class_at(bytes, at);
+        at = match class {
+            class::UINT => {
+                let (value, end) = read::uint(bytes, at).ok()?;
+                out.push_str(itoa::Buffer::new().format(value));
+                end
+            }
+            class::STR => {
+                let (text, end) = read::str(bytes, at).ok()?;
+                let is_plain = |byte: &u8| matches!(byte, 0x20..=0x7e) && *byte != b'"' && *byte != b'\\';
+                if !text.iter().fold(true, |all, byte| all & is_plain(byte)) {
+                    string(out, str::from_utf8(text).ok()?);
+                } else {
+                    out.push('"');
+                    out.push_str(str::from_utf8(text).ok()?);
+                    out.push('"');
+                }
+                end
+            }
+            class::NIL => {
+                out.push_str("null");
+                at + 1
+            }
+            class::BOOL => {
+                out.push_str(if bytes[at] == 0xc3 { "true" } else { "false" });
+                at + 1
+            }
+            class::ARRAY | class::MAP => return None,
+            _ => Printer { out, bytes, start: at, containers: 0, extents: Vec::new() }.scalar(at).ok()?,
+        };
+    }
+    out.push(']');
+    Some(at)
 }
 
 /// Appends bytes as lower-case hex digits.
@@ -345,7 +394,7 @@ fn float(out: &mut String, bits: u32) {
 }
 
 /// NaN or an infinity.
-fn special_double(out: &mut String, value: f64) {
+pub(crate) fn special_double(out: &mut String, value: f64) {
     let bits = value.to_bits();
     if value == f64::INFINITY {
         out.push_str("\"Infinity\"");

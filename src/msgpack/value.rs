@@ -157,7 +157,7 @@ mod tests {
             json,
             concat!(
                 r#"["<unsigned>","<integer>","<double>","<nil>","<boolean>","<string of 6 bytes>","#,
-                r#"{"<string of 3 bytes>":"<binary of 2 bytes>"},"<extension 1 of 2 bytes>",[]]"#
+                r#"{"<string of 3 bytes>":"<binary of 2 bytes>"},"<extension 1 of 3 bytes>",[]]"#
             )
         );
     }

@@ -104,7 +104,9 @@ end
 local function top(base)
     local kind = int(1, 4)
     if kind <= 2 then return msgpack.encode(int(1, 9) + base) end
-    if kind == 3 then return msgpack.encode(int(-10, -1)) end
+    -- Tarantool counts fields from the end as if every operation before had been possible, and then may not see that the
+    -- primary key changes; so none goes that far.
+    if kind == 3 then return msgpack.encode(int(IS_NEW and -10 or -3, -1)) end
     return str(pick(FIELDS)[1])
 end
 

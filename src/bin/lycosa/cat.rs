@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lycosa::{
-    EndInfo, FileRow, Options, RowFile, RowPair, RowPosition, RowRun, Schema, SpaceSelector, Value,
+    EndInfo, FileRow, Options, RowFile, RowPosition, RowPrinter, RowRun, Schema, SpaceSelector, Value,
 };
 
 use crate::args::{CatArguments, CatFormat};
@@ -90,8 +90,17 @@ impl Cat<'_> {
         let redacts = self.arguments.redact;
         let print = |run: &RowRun<'_>| {
             let mut text = spare.lock().expect("nobody panics").pop().unwrap_or_default();
+            let mut printer = if redacts { RowPrinter::redacting() } else { RowPrinter::new() };
             for row in run.rows().filter(|row| filter.takes(row)) {
-                write_row(&mut text, &row, format, redacts);
+                match format {
+                    CatFormat::Json => printer.write_json(&mut text, &row),
+                    CatFormat::Yaml => write_yaml(&mut text, &row, &mut printer),
+                    CatFormat::Lua => write_lua(&mut text, &row, &mut printer, redacts),
+                    CatFormat::Hex => {
+                        print::hex_text(&mut text, row.bytes());
+                        text.push('\n');
+                    }
+                }
             }
             text
         };
@@ -300,65 +309,25 @@ fn request_type(text: &str) -> Result<u64, Failure> {
     FileRow::type_by_name(text).ok_or_else(|| Failure::usage(format!("no request type is called {text}")))
 }
 
-fn write_row(out: &mut String, row: &FileRow<'_>, format: CatFormat, redacts: bool) {
-    match format {
-        CatFormat::Json => write_json(out, row, redacts),
-        CatFormat::Yaml => write_yaml(out, row, redacts),
-        CatFormat::Lua => write_lua(out, row, redacts),
-        CatFormat::Hex => print::hex_text(out, row.bytes()),
-    }
-    out.push('\n');
-}
-
-fn write_json(out: &mut String, row: &FileRow<'_>, redacts: bool) {
-    out.push_str("{\"HEADER\":{");
-    for (at, pair) in row.header().enumerate() {
-        write_json_key(out, at, &pair);
-        header_value(out, row, &pair);
-    }
-    out.push_str("},\"BODY\":{");
-    for (at, pair) in row.body().enumerate() {
-        write_json_key(out, at, &pair);
-        body_value(out, &pair, redacts);
-    }
-    out.push_str("}}");
-}
-
-fn write_json_key(out: &mut String, at: usize, pair: &RowPair<'_>) {
-    out.push_str(if at == 0 { "\"" } else { ",\"" });
-    match pair.name {
-        Some(name) => out.push_str(name),
-        None => out.push_str(&unknown_key(pair.key)),
-    }
-    out.push_str("\":");
-}
-
-fn write_yaml(out: &mut String, row: &FileRow<'_>, redacts: bool) {
-    let key = |out: &mut String, pair: &RowPair<'_>| {
-        out.push_str("\n  ");
-        match pair.name {
-            Some(name) => out.push_str(name),
-            None => out.extend(["\"", &unknown_key(pair.key), "\""]),
-        }
-        out.push_str(": ");
-    };
+fn write_yaml(out: &mut String, row: &FileRow<'_>, printer: &mut RowPrinter) {
     out.push_str("---\nHEADER:");
     for pair in row.header() {
-        key(out, &pair);
-        header_value(out, row, &pair);
+        out.extend(["\n  ", &pair.key_text(), ": "]);
+        printer.header_value(out, row, &pair);
     }
     out.push_str("\nBODY:");
     if row.body().next().is_none() {
         out.push_str(" {}");
     }
     for pair in row.body() {
-        key(out, &pair);
-        body_value(out, &pair, redacts);
+        out.extend(["\n  ", &pair.key_text(), ": "]);
+        printer.body_value(out, &pair);
     }
+    out.push('\n');
 }
 
 /// The call that does the same in Tarantool; what is no change of data is a comment.
-fn write_lua(out: &mut String, row: &FileRow<'_>, redacts: bool) {
+fn write_lua(out: &mut String, row: &FileRow<'_>, printer: &mut RowPrinter, redacts: bool) {
     let call = match row.type_name() {
         Some("INSERT") => Some(("insert", row.tuple(), None)),
         Some("REPLACE") => Some(("replace", row.tuple(), None)),
@@ -369,7 +338,7 @@ fn write_lua(out: &mut String, row: &FileRow<'_>, redacts: bool) {
     };
     let (Some((name, Some(first), operations)), Some(space)) = (call, row.space_id()) else {
         out.push_str("-- ");
-        return write_json(out, row, redacts);
+        return printer.write_json(out, row);
     };
     let value = |out: &mut String, value: Value<'_>| match redacts {
         false => value.write_lua(out),
@@ -393,7 +362,7 @@ fn write_lua(out: &mut String, row: &FileRow<'_>, redacts: bool) {
             _ => value(out, operations),
         }
     }
-    out.push(')');
+    out.push_str(")\n");
 }
 
 /// Update operations whose fields and offsets count from 0, counted from 1.
@@ -417,37 +386,9 @@ fn write_shifted(out: &mut String, operations: Value<'_>, value: impl Fn(&mut St
 }
 
 fn write_number(out: &mut String, value: u64) {
-    out.push_str(itoa::Buffer::new().format(value));
-}
-
-/// In a header the type has its name, and the transaction its number, where its distance is stored.
-fn header_value(out: &mut String, row: &FileRow<'_>, pair: &RowPair<'_>) {
-    match (pair.name, row.type_name(), pair.value.as_u64()) {
-        (Some("type"), Some(name), _) => out.extend(["\"", name, "\""]),
-        (Some("tsn"), _, _) => write_number(out, row.tsn()),
-        (_, _, Some(value)) => write_number(out, value),
-        _ => pair.value.write_json(out),
-    }
-}
-
-fn body_value(out: &mut String, pair: &RowPair<'_>, redacts: bool) {
-    match (pair.name, pair.value.as_u64()) {
-        (Some(_), Some(value)) => write_number(out, value),
-        _ if redacts => with_redacted(pair.value, |value| value.write_json(out)),
-        _ => pair.value.write_json(out),
-    }
+    out.push_str(&value.to_string());
 }
 
 fn with_redacted(value: Value<'_>, act: impl FnOnce(Value<'_>)) {
     act(Value::new(&value.redacted()).expect("what is redacted is a value"));
-}
-
-/// The JSON of a key that has no name, without quotes around it; within them it is a JSON string.
-fn unknown_key(key: Value<'_>) -> String {
-    let mut text = String::new();
-    key.write_json(&mut text);
-    if !text.starts_with('"') {
-        text = serde_json::Value::from(text).to_string();
-    }
-    text[1..text.len() - 1].to_owned()
 }
