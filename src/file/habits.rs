@@ -18,12 +18,7 @@ pub(super) struct Habits {
 impl Habits {
     /// `writer`: what the text header says of it.
     pub(super) fn of(writer: Option<&str>) -> Self {
-        let version = match writer {
-            // Nobody before 1.7.4 said who it was.
-            None => [0; 3],
-            // A writer that is not Tarantool does as it does now.
-            Some(text) => version(text).unwrap_or([u32::MAX; 3]),
-        };
+        let version = version_of(writer);
         Self {
             gaps: version < [2, 1, 2] && !([1, 10, 3]..[2, 0, 0]).contains(&version),
             late_tsn: version < [3, 0, 0],
@@ -31,8 +26,18 @@ impl Habits {
     }
 }
 
+/// The version of a writer, by what the text header says of it.
+pub(crate) fn version_of(writer: Option<&str>) -> [u32; 3] {
+    match writer {
+        // Nobody before 1.7.4 said who it was.
+        None => [0; 3],
+        // A writer that is not Tarantool does as it does now.
+        Some(text) => version(text).unwrap_or([u32::MAX; 3]),
+    }
+}
+
 /// The three numbers that a version begins with.
-pub(crate) fn version(text: &str) -> Option<[u32; 3]> {
+fn version(text: &str) -> Option<[u32; 3]> {
     let mut numbers = text.split(['.', '-']).map(str::parse);
     let mut next = || numbers.next()?.ok();
     Some([next()?, next()?, next()?])

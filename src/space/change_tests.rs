@@ -243,7 +243,7 @@ impl Twin {
             ops.extend(*field);
         }
         ops[2] = fields.len() as u8 + 1;
-        let (fields, rules) = (Fields::default(), Rules::of_version(None));
+        let (fields, rules) = (Fields::default(), Rules::of_version([u32::MAX; 3]));
         let operations = Operations { ops: &ops, base: 0, fields: &fields, rules: &rules };
         let request = Request::Update(operations);
         let outcome = self.writer.execute(&mut self.table, &request, (key, hint), &mut Told::default());

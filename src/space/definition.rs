@@ -148,7 +148,7 @@ impl IndexDef {
     pub fn key_from_json(&self, text: &str) -> Result<Vec<u8>> {
         let kinds: Vec<_> = self.parts.iter().map(|part| kind_of(part.field_type)).collect();
         parse::key_from_json(text, &kinds)
-            .map_err(|fault| Error::new(ErrorKind::Key, format!("key as JSON: {fault}")))
+            .map_err(|fault| Error::new(ErrorKind::Key, format!("key from JSON: {fault}")))
     }
 
     /// Whether another key begins with the values of this one. Both are MsgPack arrays.

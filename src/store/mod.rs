@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::iterator::IteratorType;
-use crate::msgpack::{parse, print, read, skip};
+use crate::msgpack::{print, read, skip};
 use crate::space::catalog::Schema;
 use crate::space::definition::{IndexDef, SpaceDef};
 use crate::space::table::{self, IndexData, Table};
@@ -279,9 +279,7 @@ impl<'a> Index<'a> {
     /// # Errors
     /// `Key`, with the part and what was expected.
     pub fn key_from_json(&self, text: &str) -> Result<Vec<u8>> {
-        let kinds: Vec<_> = self.data.key_def.own().iter().map(|part| part.kind).collect();
-        parse::key_from_json(text, &kinds)
-            .map_err(|what| self.placed(Error::new(ErrorKind::Key, format!("key from JSON: {what}"))))
+        self.def.key_from_json(text).map_err(|error| self.placed(error))
     }
 
     fn placed(&self, error: Error) -> Error {

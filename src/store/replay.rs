@@ -24,7 +24,7 @@ use super::batch::Batch;
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::habits::version;
+use crate::file::habits::version_of;
 use crate::file::log::LogChain;
 use crate::file::log_row::LogRow;
 use crate::file::row::{kind, kind_text};
@@ -75,11 +75,8 @@ impl<'a> Replay<'a> {
         skips_unknown: bool,
     ) -> Self {
         let dialect = |writer: &Option<String>| {
-            let version = writer.as_deref().and_then(version);
-            Dialect {
-                rules: Rules::of_version(version.map(|[major, minor, patch]| (major, minor, patch))),
-                has_flags: version.is_none_or(|version| version >= FLAGS_SINCE),
-            }
+            let version = version_of(writer.as_deref());
+            Dialect { rules: Rules::of_version(version), has_flags: version >= FLAGS_SINCE }
         };
         Self {
             catalog,

@@ -55,16 +55,15 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The rules of a version; the newest where it is not known.
-    pub(crate) fn of_version(version: Option<(u32, u32, u32)>) -> Self {
-        let version = version.unwrap_or((u32::MAX, 0, 0));
-        let is_long = version >= (3, 5, 0);
+    /// The rules of a version.
+    pub(crate) fn of_version(version: [u32; 3]) -> Self {
+        let is_long = version >= [3, 5, 0];
         Self {
-            fills_gaps: version >= (2, 8, 1),
-            repeats: version >= (3, 0, 0),
-            enters_inserted: version >= (2, 10, 3),
-            keeps_doubles: version < (2, 11, 1),
-            splices_bin: version >= (3, 2, 0),
+            fills_gaps: version >= [2, 8, 1],
+            repeats: version >= [3, 0, 0],
+            enters_inserted: version >= [2, 10, 3],
+            keeps_doubles: version < [2, 11, 1],
+            splices_bin: version >= [3, 2, 0],
             decimal_digits: if is_long { 76 } else { 38 },
             decimals_are_short: !is_long,
         }

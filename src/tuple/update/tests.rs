@@ -5,8 +5,8 @@ use super::super::part::PartDef;
 use super::*;
 use crate::msgpack::{parse, print, unhex, write};
 
-const OLD: (u32, u32, u32) = (2, 6, 0);
-const NEW: (u32, u32, u32) = (3, 7, 0);
+const OLD: [u32; 3] = [2, 6, 0];
+const NEW: [u32; 3] = [3, 7, 0];
 
 fn json(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -21,17 +21,17 @@ fn fields() -> Vec<FieldDef> {
 }
 
 /// What an UPDATE by a version with base 1 makes of a tuple, as MsgPack; or the number of the error.
-fn updated(tuple: &[u8], ops: &str, version: (u32, u32, u32)) -> Result<Vec<u8>, String> {
+fn updated(tuple: &[u8], ops: &str, version: [u32; 3]) -> Result<Vec<u8>, String> {
     let (defs, mut target) = (fields(), Vec::new());
     let format = Format::new(&defs, 0, &[], false).unwrap();
     let ops = parse::from_json(ops).unwrap();
     let known = (&Fields::new(&defs), &format);
-    update(&mut target, tuple, &ops, 1, known, &Rules::of_version(Some(version)))
+    update(&mut target, tuple, &ops, 1, known, &Rules::of_version(version))
         .map(|()| target)
         .map_err(|error| error.what().rsplit(' ').next().unwrap().trim_end_matches(')').to_owned())
 }
 
-fn of_json(tuple: &str, ops: &str, version: (u32, u32, u32)) -> String {
+fn of_json(tuple: &str, ops: &str, version: [u32; 3]) -> String {
     match updated(&parse::from_json(tuple).unwrap(), ops, version) {
         Ok(bytes) => json(&bytes),
         Err(code) => code,
@@ -106,7 +106,7 @@ fn sums_and_bits_are_stored_as_tarantool_stores_them() {
     for (version, expected) in [(OLD, "cb4000000000000000"), (NEW, "ca40000000")] {
         let (ops, mut target) = (parse::from_json(r#"[["+", 3, 0.5]]"#).unwrap(), Vec::new());
         let known = (&Fields::new(&fields()), &format);
-        update(&mut target, &tuple, &ops, 1, known, &Rules::of_version(Some(version))).unwrap();
+        update(&mut target, &tuple, &ops, 1, known, &Rules::of_version(version)).unwrap();
         assert_eq!(target, unhex(&format!("930102{expected}")), "{version:?}");
     }
     assert_eq!(updated(&tuple, r#"[["+", 3, 0.5]]"#, OLD).unwrap(), unhex("930102cb4000000000000000"));
@@ -230,7 +230,7 @@ fn an_upsert_leaves_out_what_fails() {
     let tuple = parse::from_json(r#"[1, "x", 2]"#).unwrap();
     let mut run = |ops: &str| {
         let ops = parse::from_json(ops).unwrap();
-        upsert(&mut target, &tuple, &ops, 1, known, &Rules::of_version(Some(OLD)))
+        upsert(&mut target, &tuple, &ops, 1, known, &Rules::of_version(OLD))
             .map(|failed| (failed, json(&target)))
             .map_err(|error| error.to_string())
     };
@@ -246,7 +246,7 @@ fn the_two_ways_agree() {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let format = Format::new(&[], 0, &[], false).unwrap();
-    let (fields, rules) = (Fields::default(), Rules::of_version(Some(OLD)));
+    let (fields, rules) = (Fields::default(), Rules::of_version(OLD));
     let value = |random: &mut fastrand::Rng, out: &mut Vec<u8>| match random.u8(..6) {
         0 => write::int(out, i128::from(random.i64(..))),
         1 => write::uint(out, random.u64(..300)),
