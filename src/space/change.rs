@@ -19,27 +19,23 @@
 //! Under `free_at_once` (the replay of logs, while nobody reads) what died is used again from the next statement on;
 //! otherwise it is listed for whoever knows when the last reader is gone.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
-
 use super::loader::duplicate;
+use super::room::{New, Room};
 use super::table::{IndexData, Table, check_whole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Built, RECOVERY_TXN};
-use crate::index::change::{Order, Spot, Subject};
+use crate::index::change::{Order, Spot};
 use crate::index::key::Key;
 use crate::index::tree::Tree;
 use crate::index::tree::edit::Edit;
-use crate::index::tree::node::{NODE_BYTES, NodeId, NodePool, NodeWriter};
-use crate::tuple::arena::ArenaWriter;
-use crate::tuple::field_map::FieldMapBuf;
+use crate::index::tree::node::{NODE_BYTES, NodeId, NodeWriter};
 use crate::tuple::slab::Handle;
 
 /// The writing side of a table. See the head of this file.
 pub(crate) struct TableWriter {
     nodes: NodeWriter,
-    tuples: ArenaWriter,
-    map: FieldMapBuf,
+    /// Where tuples get their room: the first is this writer's, the others are those of threads that help.
+    rooms: Vec<Room>,
     /// What is known of each index of the definition's list.
     spots: Vec<Spot>,
     /// Offsets of the values of the statement's keys.
@@ -47,8 +43,6 @@ pub(crate) struct TableWriter {
     end_values: Vec<Option<usize>>,
     /// The tuples of a range.
     range: Vec<Handle>,
-    /// What operations make of a tuple.
-    pub(super) updated: Vec<u8>,
     /// The running transaction; nodes that were born in it are edited in place.
     pub(crate) txn: u64,
     /// Nobody sees an earlier version: what dies is used again after the statement.
@@ -58,20 +52,12 @@ pub(crate) struct TableWriter {
     pub(crate) retired_tuples: Vec<Handle>,
 }
 
-/// A tuple in the arena that no index knows yet.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct New {
-    pub(crate) handle: Handle,
-    /// Of its entry in the primary index: that of its key.
-    pub(crate) hint: u64,
-}
-
-fn order(index: &IndexData) -> Order<'_> {
+pub(super) fn order(index: &IndexData) -> Order<'_> {
     Order { key_def: &index.key_def, hints: &index.hints, arena: &index.arena }
 }
 
 /// The primary index, which every statement goes by.
-fn primary(table: &Table) -> Result<&IndexData> {
+pub(super) fn primary(table: &Table) -> Result<&IndexData> {
     let first = table.indexes.first().and_then(Option::as_ref);
     let is_usable = |index: &&IndexData| {
         table.def.primary().is_some() && index.key_def.unique && index.key_def.elements.is_none()
@@ -87,13 +73,11 @@ impl TableWriter {
     pub(crate) fn new(table: &Table) -> Self {
         Self {
             nodes: NodeWriter::new(table.pool.clone()),
-            tuples: ArenaWriter::new(table.arena.clone()),
-            map: FieldMapBuf::default(),
+            rooms: vec![Room::new(table)],
             spots: table.indexes.iter().map(|_| Spot::default()).collect(),
             begin_values: Vec::new(),
             end_values: Vec::new(),
             range: Vec::new(),
-            updated: Vec::new(),
             txn: RECOVERY_TXN,
             free_at_once: true,
             retired_nodes: Vec::new(),
@@ -106,18 +90,12 @@ impl TableWriter {
     /// # Errors
     /// `MsgPack` and `TupleFormat` for the tuple; `Memory`; `Absent` without a primary index.
     pub(crate) fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<New> {
-        let index = primary(table)?;
-        let in_space = |error: Error| error.space(&table.def.name);
-        let end = table.format.walk(tuple, 0, &mut self.map).map_err(|fault| in_space(fault.into_error()))?;
-        if end != tuple.len() {
-            return Err(in_space(
-                Error::new(ErrorKind::MsgPack, "tuple's MsgPack")
-                    .expected(format!("{end} bytes"))
-                    .found(tuple.len()),
-            ));
-        }
-        let handle = self.tuples.put(tuple, &self.map).map_err(in_space)?;
-        Ok(New { handle, hint: order(index).hint(&index.built, handle) })
+        self.room().put(table, tuple)
+    }
+
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut Room {
+        &mut self.rooms[0]
     }
 
     /// Checks a whole key of the primary index.
@@ -153,23 +131,18 @@ impl TableWriter {
     /// `Absent`.
     pub(crate) fn find_twin(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
         let found = self.look_for(table, new);
-        self.tuples.free(new.handle);
+        self.room().free(new.handle);
         found
-    }
-
-    /// Whether a new tuple has the primary key of an old one, as its hint says it may.
-    pub(super) fn has_same_key(&self, table: &Table, old: Handle, new: New) -> bool {
-        primary(table).is_ok_and(|index| order(index).has_same_key(&index.built, new.hint, old, new.handle))
     }
 
     /// The tree of the primary index, if its entries may be merged with changes: it has hints that tell keys apart, there
     /// is no other index, and nobody sees an earlier version. To be given back by `put_primary`.
-    pub(crate) fn take_primary(&self, table: &mut Table) -> Option<(Tree<false>, Arc<NodePool>)> {
+    pub(crate) fn take_primary(&self, table: &mut Table) -> Option<Tree<false>> {
         primary(table).ok()?;
         let [Some(first), rest @ ..] = &mut table.indexes[..] else { return None };
         let may_be = self.free_at_once && !first.hints.is_none() && rest.iter().all(Option::is_none);
         match &mut first.built {
-            Built::Tree(tree) if may_be => Some((tree.take(), table.pool.clone())),
+            Built::Tree(tree) if may_be => Some(tree.take()),
             _ => None,
         }
     }
@@ -180,16 +153,19 @@ impl TableWriter {
         }
     }
 
-    /// Whether only one primary key has this hint.
-    #[inline]
-    pub(crate) fn tells_all(&self, table: &Table, hint: u64) -> bool {
-        primary(table).is_ok_and(|index| index.hints.tells_all(hint))
+    /// So many rooms, each for a thread; to be given back.
+    pub(crate) fn take_rooms(&mut self, table: &Table, count: usize) -> Vec<Room> {
+        self.rooms.resize_with(count.max(self.rooms.len()), || Room::new(table));
+        self.rooms.drain(..count).collect()
     }
 
-    /// The order of what statements are about, by the primary key.
-    #[inline]
-    pub(crate) fn compare(&self, table: &Table, a: Subject<'_>, b: Subject<'_>) -> Ordering {
-        primary(table).map_or(Ordering::Equal, |index| order(index).compare_subjects(a, b))
+    /// The rooms come back, and what died in them is used again by this writer in turn.
+    pub(crate) fn put_rooms(&mut self, table: &Table, rooms: Vec<Room>) {
+        self.rooms.extend(rooms);
+        match self.rooms.len() {
+            0 => self.rooms.push(Room::new(table)),
+            _ => self.rooms.rotate_left(1),
+        }
     }
 
     /// Asks for what a statement about a key with this hint will look at.
@@ -262,11 +238,6 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Takes back the room of a tuple that no index knows.
-    pub(super) fn free(&mut self, new: New) {
-        self.tuples.free(new.handle);
-    }
-
     /// The stored tuple with the primary key of a new one; the place of both is kept for the change.
     pub(super) fn look_for(&mut self, table: &Table, new: New) -> Result<Option<Handle>> {
         let index = primary(table)?;
@@ -328,7 +299,7 @@ impl TableWriter {
             table.tuples -= 1;
             table.bytes -= table.arena.get(old).data().len() as u64;
             if self.free_at_once {
-                self.tuples.free(old);
+                self.room().free(old);
             } else {
                 self.retired_tuples.push(old);
             }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 
-use super::change::{New, TableWriter};
+use super::change::TableWriter;
 use super::definition::{IndexDef, IndexKind, SpaceDef};
 use super::loader::{Gathered, LoadOptions, SpaceLoader, SpaceWorker};
 use super::request::{Operations, Request, Told};
+use super::room::New;
 use super::table::{IndexData, Table};
 use crate::error::{ErrorKind, Result};
 use crate::index::build::{Built, Scratch};

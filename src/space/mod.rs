@@ -15,5 +15,6 @@ mod change_tests;
 pub(crate) mod definition;
 pub(crate) mod loader;
 pub(crate) mod request;
+pub(crate) mod room;
 pub(crate) mod system;
 pub(crate) mod table;

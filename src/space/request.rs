@@ -9,11 +9,15 @@
 //! | UPSERT | what those operations make of it that can be; nothing if they would change the key | the new one |
 //!
 //! [`TableWriter::execute`] finds the tuple by a search and changes the indexes; the replay of logs finds many at once,
-//! by a merge, where [`TableWriter::fold`] follows one key through all its requests.
+//! by a merge, where [`Room::fold`] follows one key through all its requests.
 
-use super::change::{New, TableWriter, conflict};
+use std::cmp::Ordering;
+
+use super::change::{TableWriter, conflict, order, primary};
+use super::room::{New, Room};
 use super::table::Table;
 use crate::error::{Error, ErrorKind, Result};
+use crate::index::change::Subject;
 use crate::tuple::slab::Handle;
 use crate::tuple::update::{self, Fields, Rules};
 
@@ -83,13 +87,32 @@ impl TableWriter {
             Some(new) => self.look_for(table, new)?,
             None => self.find(table, key, hint)?,
         };
-        match self.decide(table, request, hint, old, told)? {
+        match self.room().decide(table, request, hint, old, told)? {
             Outcome::Nothing => Ok(()),
             Outcome::Removed => self.change(table, old, None),
-            Outcome::Put(new) => self.change(table, old, Some(new)).inspect_err(|_| self.free(new)),
+            Outcome::Put(new) => {
+                self.change(table, old, Some(new)).inspect_err(|_| self.room().free(new.handle))
+            }
         }
     }
+}
 
+/// How many tuples and bytes more, or less, there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Growth {
+    tuples: i64,
+    bytes: i64,
+}
+
+impl Growth {
+    pub(crate) fn add_to(self, table: &mut Table) {
+        table.tuples = table.tuples.wrapping_add_signed(self.tuples);
+        table.bytes = table.bytes.wrapping_add_signed(self.bytes);
+        table.fingerprint = None;
+    }
+}
+
+impl Room {
     /// Does a request to the tuple that has its key, and that no index has but the one that is being merged; gives the
     /// one that has the key then.
     ///
@@ -98,18 +121,27 @@ impl TableWriter {
     #[inline]
     pub(crate) fn fold(
         &mut self,
-        table: &mut Table,
+        table: &Table,
         request: &Request<'_>,
         hint: u64,
         old: Option<Handle>,
-        told: &mut Told,
+        (told, growth): (&mut Told, &mut Growth),
     ) -> Result<Option<Handle>> {
         let new = match self.decide(table, request, hint, old, told)? {
             Outcome::Nothing => return Ok(old),
             Outcome::Removed => None,
             Outcome::Put(new) => Some(new.handle),
         };
-        self.count(table, old, new);
+        let bytes = |handle| table.arena.get(handle).data().len() as i64;
+        if let Some(new) = new {
+            growth.tuples += 1;
+            growth.bytes += bytes(new);
+        }
+        if let Some(old) = old {
+            growth.tuples -= 1;
+            growth.bytes -= bytes(old);
+            self.free(old);
+        }
         Ok(new)
     }
 
@@ -135,7 +167,7 @@ impl TableWriter {
         if let Some(new) = request.tuple()
             && !matches!(outcome, Ok(Outcome::Put(put)) if put.handle == new.handle)
         {
-            self.free(new);
+            self.free(new.handle);
         }
         outcome
     }
@@ -184,10 +216,11 @@ impl TableWriter {
         let put = self.put(table, &updated);
         self.updated = updated;
         let new = put?;
-        if new.hint == hint && self.has_same_key(table, old, new) {
+        let index = primary(table)?;
+        if new.hint == hint && order(index).has_same_key(&index.built, hint, old, new.handle) {
             return Ok(Some(new));
         }
-        self.free(new);
+        self.free(new.handle);
         Ok(None)
     }
 }
@@ -198,4 +231,16 @@ impl Operations<'_> {
         update::check(self.ops, self.base, self.fields, self.rules)
             .map_err(|error| error.space(&table.def.name))
     }
+}
+
+/// Whether only one primary key has this hint.
+#[inline]
+pub(crate) fn tells_all(table: &Table, hint: u64) -> bool {
+    primary(table).is_ok_and(|index| index.hints.tells_all(hint))
+}
+
+/// The order of what requests are about, by the primary key.
+#[inline]
+pub(crate) fn compare(table: &Table, a: Subject<'_>, b: Subject<'_>) -> Ordering {
+    primary(table).map_or(Ordering::Equal, |index| order(index).compare_subjects(a, b))
 }

@@ -23,12 +23,17 @@ use crate::file::log_row::LogRow;
 use crate::file::row::kind;
 use crate::file::transaction::RowPlace;
 use crate::index::change::Subject;
-use crate::index::merge::{Change, Changes, merge};
+use crate::index::merge::{Change, Changes, Shares, merge};
 use crate::index::sort::Buffers;
+use crate::index::tree::Tree;
+use crate::index::tree::bulk::Leaves;
+use crate::index::tree::node::NodeWriter;
+use crate::parallel;
 use crate::prefetch;
 use crate::space::alter::{Catalog, Living};
-use crate::space::change::{New, TableWriter};
-use crate::space::request::{Operations, Request, Told};
+use crate::space::change::TableWriter;
+use crate::space::request::{self, Growth, Operations, Request, Told};
+use crate::space::room::{New, Room};
 use crate::space::table::Table;
 use crate::tuple::slab::Handle;
 use crate::tuple::update::{Fields, Rules};
@@ -86,18 +91,22 @@ struct Statements {
 }
 
 /// See the head of this file.
-#[derive(Default)]
 pub(super) struct Batch {
     statements: Statements,
     /// Spaces with pending statements.
     spaces: Vec<u32>,
-    buffers: Buffers<Change>,
+    threads: usize,
 }
 
 /// A row that cannot be applied.
 type Fault = (RowPlace, Error);
 
 impl Batch {
+    /// `threads`: that apply it.
+    pub(super) fn new(threads: usize) -> Self {
+        Self { statements: Statements::default(), spaces: Vec::new(), threads }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.statements.list.is_empty()
     }
@@ -187,14 +196,19 @@ impl Batch {
             let Some(living) = catalog.table(id) else { continue };
             let mut pending = std::mem::take(&mut living.pending);
             let Living { table, writer, fields, .. } = &mut *living;
-            let statements = &self.statements;
-            let mut run =
-                Run { statements, table, writer, fields, rules, told: &mut told, first: &mut first };
-            if let Err(error) = run.all(&mut pending, &mut self.buffers) {
+            let run = Run { statements: &self.statements, fields, rules, threads: self.threads };
+            let outcome = match run.merge(table, writer, &mut pending) {
+                None => Ok(run.one_by_one(table, writer, &mut pending)),
+                Some(outcome) => outcome,
+            };
+            let Outcome { told: more, fault } = outcome.unwrap_or_else(|error| {
                 // Of no row, but of all together.
                 let last = pending.iter().map(|&(_, number)| number).max().unwrap_or(0);
-                first.get_or_insert((last, error));
-            }
+                Outcome { fault: Some((last, error)), ..Outcome::default() }
+            });
+            told.failed_operations += more.failed_operations;
+            told.ignored_upserts += more.ignored_upserts;
+            first = earlier(first, fault);
             pending.clear();
             living.pending = pending;
             living.grown();
@@ -242,86 +256,169 @@ impl Statements {
     }
 }
 
-/// A space's statements under way.
+/// What came of statements.
+#[derive(Default)]
+struct Outcome {
+    told: Told,
+    /// The first statement, in the order of the log, that failed.
+    fault: Option<(u32, Error)>,
+}
+
+fn earlier(a: Option<(u32, Error)>, b: Option<(u32, Error)>) -> Option<(u32, Error)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(if a.0 <= b.0 { a } else { b }),
+        (a, b) => a.or(b),
+    }
+}
+
+impl Outcome {
+    /// Whether a statement of a row before this one has failed already.
+    #[inline]
+    fn is_beyond_fault(&self, number: u32) -> bool {
+        self.fault.as_ref().is_some_and(|&(fault, _)| fault < number)
+    }
+}
+
+/// What a space's statements are applied with.
+#[derive(Clone, Copy)]
 struct Run<'a> {
     statements: &'a Statements,
-    table: &'a mut Table,
-    writer: &'a mut TableWriter,
     fields: &'a Fields,
     rules: &'a Rules,
-    told: &'a mut Told,
-    /// The first statement, in the order of the log, that failed.
-    first: &'a mut Option<(u32, Error)>,
+    threads: usize,
 }
 
 impl Run<'_> {
-    /// Applies all that is pending.
-    fn all(&mut self, pending: &mut [Change], buffers: &mut Buffers<Change>) -> Result<()> {
-        if pending.len() as u64 >= self.table.tuples / MERGED_SHARE
-            && let Some((mut tree, pool)) = self.writer.take_primary(self.table)
-        {
-            let merged = merge(&mut tree, &pool, self.writer.txn, pending, buffers, self);
-            self.writer.put_primary(self.table, tree);
-            return merged.map_err(|error| error.space(&self.table.def.name));
-        }
+    /// Applies what is pending by a search each, in the order of their keys.
+    fn one_by_one(&self, table: &mut Table, writer: &mut TableWriter, pending: &mut [Change]) -> Outcome {
+        let mut outcome = Outcome::default();
         pending.sort_unstable();
         for (at, &(hint, number)) in pending.iter().enumerate() {
-            pending.get(at + STATEMENTS_AHEAD).iter().for_each(|change| self.prefetch(change.1));
+            pending.get(at + STATEMENTS_AHEAD).iter().for_each(|change| self.statements.prefetch(change.1));
             if let Some(&(hint, soon)) = pending.get(at + TUPLES_AHEAD) {
-                self.prefetch_more(soon);
-                self.writer.prefetch(self.table, hint);
+                self.statements.prefetch_more(soon, table);
+                writer.prefetch(table, hint);
             }
-            if self.is_beyond_fault(number) {
+            if outcome.is_beyond_fault(number) {
                 continue;
             }
             let request = self.statements.request(number, hint, self.fields, self.rules);
             let key = (self.statements.key(number), hint);
-            let outcome = self.writer.execute(self.table, &request, key, self.told);
-            outcome.unwrap_or_else(|error| *self.first = Some((number, error)));
+            let done = writer.execute(table, &request, key, &mut outcome.told);
+            done.unwrap_or_else(|error| outcome.fault = Some((number, error)));
         }
-        Ok(())
+        outcome
     }
 
-    /// Whether a statement of a row before this one has failed already.
+    /// Applies what is pending by a merge with all entries, if they are few enough and nothing else speaks against it.
+    fn merge(
+        &self,
+        table: &mut Table,
+        writer: &mut TableWriter,
+        pending: &mut [Change],
+    ) -> Option<Result<Outcome>> {
+        if (pending.len() as u64) < table.tuples / MERGED_SHARE {
+            return None;
+        }
+        let mut tree = writer.take_primary(table)?;
+        let (pool, txn) = (table.pool.clone(), writer.txn);
+        let Shares { list, mut between } = Shares::new(&mut tree, &pool, pending, self.threads);
+        let rooms = writer.take_rooms(table, list.len());
+        let parts = list.into_iter().zip(rooms).collect();
+        let whole: &Table = table;
+        let merged = parallel::each(self.threads, parts, |(share, room)| {
+            let (outcome, growth) = (Outcome::default(), Growth::default());
+            let mut part = Part { run: *self, table: whole, room, outcome, growth };
+            let leaves = merge(share, &pool, txn, &mut Buffers::default(), &mut part)?;
+            Ok((leaves, part.room, part.outcome, part.growth))
+        });
+        pool.give_back(&mut between);
+        let (mut all, mut rooms, mut whole) = (Leaves::default(), Vec::new(), Outcome::default());
+        let built = merged.and_then(|parts| {
+            for (leaves, room, outcome, growth) in parts {
+                all.append(leaves);
+                rooms.push(room);
+                whole.told.failed_operations += outcome.told.failed_operations;
+                whole.told.ignored_upserts += outcome.told.ignored_upserts;
+                whole.fault = earlier(whole.fault.take(), outcome.fault);
+                growth.add_to(table);
+            }
+            Tree::from_leaves(all, &mut NodeWriter::new(pool), txn)
+        });
+        writer.put_rooms(table, rooms);
+        Some(match built {
+            Ok(tree) => {
+                writer.put_primary(table, tree);
+                Ok(whole)
+            }
+            Err(error) => Err(error.space(&table.def.name)),
+        })
+    }
+}
+
+impl Statements {
     #[inline]
-    fn is_beyond_fault(&self, number: u32) -> bool {
-        self.first.as_ref().is_some_and(|&(fault, _)| fault < number)
+    fn prefetch(&self, number: u32) {
+        prefetch::line(&raw const self.list[number as usize]);
+    }
+
+    #[inline]
+    fn prefetch_more(&self, number: u32, table: &Table) {
+        let Statement { kind, new, start, .. } = self.list[number as usize];
+        match kind {
+            Kind::Insert | Kind::Replace => table.arena.prefetch(new),
+            Kind::Update | Kind::Delete | Kind::Upsert => {
+                prefetch::line(self.bytes.as_ptr().wrapping_add(start));
+            }
+        }
     }
 
     fn subject(&self, number: u32) -> Subject<'_> {
-        let statement = &self.statements.list[number as usize];
+        let statement = &self.list[number as usize];
         match statement.kind {
             Kind::Insert | Kind::Replace | Kind::Upsert => Subject::Tuple(statement.new),
-            Kind::Update | Kind::Delete => Subject::Key(self.statements.key(number)),
+            Kind::Update | Kind::Delete => Subject::Key(self.key(number)),
         }
     }
 }
 
-impl Changes for Run<'_> {
+/// One thread's part of a merge.
+struct Part<'a> {
+    run: Run<'a>,
+    table: &'a Table,
+    room: Room,
+    outcome: Outcome,
+    growth: Growth,
+}
+
+impl Changes for Part<'_> {
     #[inline]
     fn tells_all(&self, hint: u64) -> bool {
-        self.writer.tells_all(self.table, hint)
+        request::tells_all(self.table, hint)
     }
 
     fn compare(&self, a: u32, b: u32) -> Ordering {
-        self.writer.compare(self.table, self.subject(a), self.subject(b))
+        let statements = self.run.statements;
+        request::compare(self.table, statements.subject(a), statements.subject(b))
     }
 
     #[inline]
     fn compare_with(&self, change: u32, tuple: Handle) -> Ordering {
-        self.writer.compare(self.table, self.subject(change), Subject::Tuple(tuple))
+        request::compare(self.table, self.run.statements.subject(change), Subject::Tuple(tuple))
     }
 
     #[inline]
     fn apply(&mut self, changes: &[Change], mut old: Option<Handle>) -> Option<Handle> {
+        let Run { statements, fields, rules, .. } = self.run;
         for &(hint, number) in changes {
-            if self.is_beyond_fault(number) {
+            if self.outcome.is_beyond_fault(number) {
                 continue;
             }
-            let request = self.statements.request(number, hint, self.fields, self.rules);
-            match self.writer.fold(self.table, &request, hint, old, self.told) {
+            let request = statements.request(number, hint, fields, rules);
+            let told = (&mut self.outcome.told, &mut self.growth);
+            match self.room.fold(self.table, &request, hint, old, told) {
                 Ok(new) => old = new,
-                Err(error) => *self.first = Some((number, error)),
+                Err(error) => self.outcome.fault = Some((number, error)),
             }
         }
         old
@@ -334,17 +431,11 @@ impl Changes for Run<'_> {
 
     #[inline]
     fn prefetch(&self, change: u32) {
-        prefetch::line(&raw const self.statements.list[change as usize]);
+        self.run.statements.prefetch(change);
     }
 
     #[inline]
     fn prefetch_more(&self, change: u32) {
-        let Statement { kind, new, start, .. } = self.statements.list[change as usize];
-        match kind {
-            Kind::Insert | Kind::Replace => self.table.arena.prefetch(new),
-            Kind::Update | Kind::Delete | Kind::Upsert => {
-                prefetch::line(self.statements.bytes.as_ptr().wrapping_add(start));
-            }
-        }
+        self.run.statements.prefetch_more(change, self.table);
     }
 }

@@ -133,9 +133,10 @@ fn recover_from(
         let chain = chain?;
         let noticed = schema.notices().len();
         let rows_to_come = chain.bytes() / LOG_BYTES_PER_ROW;
+        let replay_threads = parallel::threads_for(options.threads, usize::MAX);
         let catalog =
             Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options), rows_to_come);
-        let mut replay = Replay::new(catalog, &chain, promoted, budget, options.skip_unknown);
+        let mut replay = Replay::new(catalog, &chain, promoted, budget, options.skip_unknown, replay_threads);
         let end = replay_logs(&mut replay, &chain, options, &snapshot)?;
         let mut logs = std::mem::take(&mut replay.report);
         (schema, tables) = replay.catalog.finish(options.threads)?;

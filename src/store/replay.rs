@@ -66,13 +66,15 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// `promoted`: owner and term of the queue of synchronous transactions, as the snapshot has them.
+    /// `promoted`: owner and term of the queue of synchronous transactions, as the snapshot has them. `threads`: that apply
+    /// rows.
     pub(super) fn new(
         catalog: Catalog<'a>,
         chain: &LogChain,
         promoted: (u32, u64),
         budget: Arc<Budget>,
         skips_unknown: bool,
+        threads: usize,
     ) -> Self {
         let dialect = |writer: &Option<String>| {
             let version = version_of(writer.as_deref());
@@ -85,7 +87,7 @@ impl<'a> Replay<'a> {
             dialects: chain.files.iter().map(|file| dialect(&file.header.writer)).collect(),
             files: chain.files.iter().map(|file| file.path.clone()).collect(),
             skips_unknown,
-            batch: Batch::default(),
+            batch: Batch::new(threads),
             report: LogReport::default(),
         }
     }

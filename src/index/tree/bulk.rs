@@ -225,12 +225,6 @@ impl<const MULTI: bool> LeafWriter<MULTI> {
         Leaves { ids: std::mem::take(&mut self.leaves) }
     }
 
-    /// A tree of what was pushed since the last cut.
-    pub(crate) fn finish(mut self) -> Result<Tree<MULTI>> {
-        let leaves = self.cut();
-        Tree::from_leaves(leaves, &mut self.writer, self.txn)
-    }
-
     #[cold]
     #[inline(never)]
     fn turn(&mut self) -> Result<()> {
