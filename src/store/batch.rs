@@ -7,8 +7,9 @@
 //! ```text
 //! add      a new tuple is checked and put in the arena; a key is checked and kept, as are operations
 //!                                                            -> statement, and (hint of its key, its number)
-//! flush    each space's pairs sorted: keys in the order of the tree, the statements of one key as they came
-//!                                                            -> the tree is walked from left to right
+//! flush    many beside the tuples: merged with the leaves of the primary index, by several threads (`index::merge`)
+//!          few: sorted by keys, and a search each
+//!          the statements of one key as they came
 //! ```
 //!
 //! What comes out is the same, to the byte, as row by row: tuples, errors and what is told of them. Of several rows that

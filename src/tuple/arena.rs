@@ -17,17 +17,20 @@
 //!           +------------+-----------+----------
 //! ```
 //!
+//! Where no piece of the size is left, a larger one is cut in two; and before a new slab is taken while much has died,
+//! pieces that touch are joined. What a writer leaves of its last slab, and its pieces, the next writer takes over.
+//!
 //! Above 1024 bytes a tuple put gets the whole room of the next class up, and its head says so; one that recovery
 //! appended has just its own, and goes to the class below when it dies.
 //! Slabs begin small and grow ([`next_slab_bytes`]), so that ten thousand tiny spaces
 //! stay tiny; a tuple larger than the next slab gets a slab of its own size.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::field_map::{self, FieldMapBuf, StoredTuple};
 use super::slab::{Budget, Handle, Slabs, next_slab_bytes};
 use crate::error::Result;
-use crate::limits::HANDLE_UNIT_BITS;
+use crate::limits::{HANDLE_UNIT_BITS, SLAB_BITS};
 use crate::prefetch;
 
 const UNIT: usize = 1 << HANDLE_UNIT_BITS;
@@ -54,22 +57,38 @@ const fn rounded_units(units: usize) -> usize {
     if units <= EXACT_UNITS_MAX { units } else { units.next_multiple_of(1 << (units.ilog2() - 3)) }
 }
 
+/// Pieces are joined when what died since is one part in so many of the arena.
+const JOINED_SHARE: usize = 4;
+
 /// How far ahead tuples are asked for.
 const TUPLES_AHEAD: usize = 12;
 
 /// The tuples of one space.
 pub(crate) struct Arena {
     slabs: Slabs,
+    /// Pieces that writers have left behind, with their units.
+    left: Mutex<Vec<Piece>>,
+}
+
+/// Room that nobody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    at: Handle,
+    units: usize,
 }
 
 impl Arena {
     pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        Self { slabs: Slabs::new(budget) }
+        Self { slabs: Slabs::new(budget), left: Mutex::default() }
     }
 
     /// Bytes of memory that the slabs take.
     pub(crate) fn bytes(&self) -> u64 {
         self.slabs.bytes()
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Piece>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tuple that `handle` names.
@@ -115,8 +134,12 @@ pub(crate) struct ArenaWriter {
     slab_bytes: usize,
     /// Bytes of all slabs that this writer has had.
     taken_bytes: usize,
-    /// The first piece of each class; no classes before the first tuple is freed.
+    /// The first piece of each class; no classes before the first piece.
     free: Vec<Option<Handle>>,
+    /// A bit a class: whether it has pieces.
+    occupied: [u64; CLASSES.div_ceil(64)],
+    /// Units of tuples that died since pieces were last joined.
+    died_units: usize,
 }
 
 // SAFETY: `base` points into a slab of `arena` that this writer alone writes to; the slab lives as long as the arena,
@@ -133,6 +156,8 @@ impl ArenaWriter {
             slab_bytes: 0,
             taken_bytes: 0,
             free: Vec::new(),
+            occupied: [0; CLASSES.div_ceil(64)],
+            died_units: 0,
         }
     }
 
@@ -166,14 +191,7 @@ impl ArenaWriter {
         let rounded = rounded_units(units);
         let (handle, is_whole) = match self.take_piece(units, rounded) {
             Some(piece) => piece,
-            None => {
-                let room = rounded * UNIT;
-                if self.slab_bytes - self.used_bytes < room {
-                    self.next_slab(room)?;
-                }
-                self.used_bytes += room;
-                (Handle::new(self.slab, self.used_bytes - room), rounded != units)
-            }
+            None => (self.take_fresh(rounded)?, rounded != units),
         };
         // SAFETY: the piece has at least `bytes` bytes, which nobody knows, and is initialised (slabs come zeroed).
         let target = unsafe { std::slice::from_raw_parts_mut(self.at(handle), bytes) };
@@ -190,18 +208,122 @@ impl ArenaWriter {
         let tuple = self.arena.get(handle);
         let units = tuple.stored_bytes().div_ceil(UNIT);
         let units = if tuple.has_whole_room() { rounded_units(units) } else { units };
+        self.died_units += units;
+        self.add_piece(Piece { at: handle, units });
+    }
+
+    fn add_piece(&mut self, piece: Piece) {
+        let Piece { at: handle, units } = piece;
         if self.free.is_empty() {
             self.free.resize(CLASSES, None);
         }
-        let next = self.free[class_below(units)].replace(handle).map_or(0, |next| 1 + u64::from(next.0));
-        let piece = self.at(handle);
+        let class = class_below(units);
+        let next = self.free[class].replace(handle).map_or(0, |next| 1 + u64::from(next.0));
+        self.occupied[class / 64] |= 1 << (class % 64);
+        let at = self.at(handle);
         // SAFETY: the piece is aligned to 8, has 8 bytes, or 16 where units are written, and nobody knows it.
         unsafe {
-            piece.cast::<u64>().write(next);
+            at.cast::<u64>().write(next);
             if units >= EXACT_UNITS_MAX {
-                piece.add(8).cast::<u32>().write(units as u32);
+                at.add(8).cast::<u32>().write(units as u32);
             }
         }
+    }
+
+    /// Room for so many units, those of a class, where there is no piece of that class.
+    #[cold]
+    fn take_fresh(&mut self, units: usize) -> Result<Handle> {
+        let room = units * UNIT;
+        if self.slab_bytes - self.used_bytes < room {
+            self.take_over();
+            if let Some(handle) = self.cut(units) {
+                return Ok(handle);
+            }
+            if self.died_units * UNIT * JOINED_SHARE >= self.arena.bytes() as usize {
+                self.join();
+                if let Some(handle) = self.pop_piece(class_below(units)).or_else(|| self.cut(units)) {
+                    return Ok(handle);
+                }
+            }
+            self.next_slab(room)?;
+        }
+        self.used_bytes += room;
+        Ok(Handle::new(self.slab, self.used_bytes - room))
+    }
+
+    /// Takes so many units off a larger piece, of which the rest stays.
+    fn cut(&mut self, units: usize) -> Option<Handle> {
+        let mut class = class_below(units) + 1;
+        loop {
+            let bits = self.occupied.get(class / 64)? >> (class % 64);
+            if bits == 0 {
+                class = (class / 64 + 1) * 64;
+                continue;
+            }
+            class += bits.trailing_zeros() as usize;
+            let piece = self.piece(self.free[class]?, class);
+            // A slab of one huge tuple has places that no handle can name.
+            let rest_at = piece.at.offset_bytes() + units * UNIT;
+            if rest_at >= 1 << SLAB_BITS {
+                class += 1;
+                continue;
+            }
+            self.pop_piece(class);
+            self.add_piece(Piece { at: Handle::new(piece.at.slab(), rest_at), units: piece.units - units });
+            return Some(piece.at);
+        }
+    }
+
+    /// A free piece of a class.
+    fn piece(&self, at: Handle, class: usize) -> Piece {
+        let units = match class < EXACT_UNITS_MAX {
+            true => class,
+            // SAFETY: a free piece of `EXACT_UNITS_MAX` units or more holds their number there.
+            false => unsafe { self.at(at).add(8).cast::<u32>().read() as usize },
+        };
+        Piece { at, units }
+    }
+
+    /// All pieces; none is left.
+    fn take_pieces(&mut self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        for class in 0..self.free.len() {
+            while let Some(at) = self.free[class] {
+                pieces.push(self.piece(at, class));
+                self.pop_piece(class);
+            }
+        }
+        pieces
+    }
+
+    /// Joins pieces that touch.
+    fn join(&mut self) {
+        self.died_units = 0;
+        let mut pieces = self.take_pieces();
+        pieces.sort_unstable();
+        pieces.dedup_by(|next, piece| {
+            let touches = next.at.slab() == piece.at.slab()
+                && next.at.offset_bytes() == piece.at.offset_bytes() + piece.units * UNIT;
+            if touches {
+                piece.units += next.units;
+            }
+            touches
+        });
+        // Those in front are used first.
+        pieces.into_iter().rev().for_each(|piece| self.add_piece(piece));
+    }
+
+    /// Takes over what other writers have left.
+    fn take_over(&mut self) {
+        let left = std::mem::take(&mut *self.arena.left());
+        left.into_iter().for_each(|piece| self.add_piece(piece));
+    }
+
+    /// What is left of the slab.
+    fn rest(&self) -> Option<Piece> {
+        let units = (self.slab_bytes - self.used_bytes) / UNIT;
+        let is_nameable = self.used_bytes < 1 << SLAB_BITS;
+        (units > 0 && is_nameable).then(|| Piece { at: Handle::new(self.slab, self.used_bytes), units })
     }
 
     /// A free piece for so many units, and whether it is to be the whole room of the class that `rounded` units make.
@@ -228,6 +350,9 @@ impl ArenaWriter {
         // It is read when the next tuple of the size comes.
         next.into_iter().for_each(|next| prefetch::line(self.at(next)));
         self.free[class] = next;
+        if next.is_none() {
+            self.occupied[class / 64] &= !(1 << (class % 64));
+        }
         Some(first)
     }
 
@@ -241,10 +366,22 @@ impl ArenaWriter {
     fn next_slab(&mut self, room: usize) -> Result<()> {
         let bytes = next_slab_bytes(self.taken_bytes, self.arena.slabs.len()).max(room);
         let (slab, base) = self.arena.slabs.add(bytes)?;
+        if let Some(rest) = self.rest() {
+            self.add_piece(rest);
+        }
         (self.slab, self.base) = (slab, base.as_ptr());
         (self.used_bytes, self.slab_bytes) = (0, bytes);
         self.taken_bytes += bytes;
         Ok(())
+    }
+}
+
+impl Drop for ArenaWriter {
+    fn drop(&mut self) {
+        let rest = self.rest();
+        let mut pieces = self.take_pieces();
+        pieces.extend(rest);
+        self.arena.left().append(&mut pieces);
     }
 }
 
@@ -339,6 +476,42 @@ mod tests {
                 live[turn % 100] = writer.put(&tuple, &map).unwrap();
             }
             assert_eq!(arena.bytes(), bytes, "{length}");
+        }
+    }
+
+    /// Random tuples, each time replaced by a longer one, up to fifty times as long; then shorter ones again.
+    #[test]
+    fn tuples_that_grow_and_shrink_take_a_bounded_multiple_of_what_lives() {
+        let format = Format::new(&[], 0, &[&[PartDef::new(0, FieldType::Unsigned)]], false).unwrap();
+        let mut map = FieldMapBuf::new();
+        let mut random = fastrand::Rng::with_seed(5);
+        let arena = Arc::new(Arena::new(Arc::default()));
+        let count = if cfg!(miri) { 200 } else { 20_000 };
+        let mut put = |writer: &mut ArenaWriter, length: u16| {
+            let mut tuple = vec![0x92, 1, 0xda];
+            tuple.extend(length.to_be_bytes());
+            tuple.resize(tuple.len() + usize::from(length), b'.');
+            format.walk(&tuple, 0, &mut map).unwrap();
+            (writer.put(&tuple, &map).unwrap(), tuple.len())
+        };
+        let mut writer = ArenaWriter::new(arena.clone());
+        let mut live: Vec<(Handle, usize)> = (0..count).map(|_| put(&mut writer, 20)).collect();
+        let lengths = [30, 45, 80, 140, 260, 500, 1000, 900, 400, 100, 20];
+        for (round, length) in lengths.into_iter().enumerate() {
+            if round % 3 == 2 {
+                // Another writer goes on.
+                writer = ArenaWriter::new(arena.clone());
+            }
+            for _ in 0..3 * count {
+                let at = random.usize(..live.len());
+                writer.free(live[at].0);
+                live[at] = put(&mut writer, length + random.u16(..length / 4));
+            }
+            let bytes: usize = live.iter().map(|(_, bytes)| bytes + 16).sum();
+            let peak = live.len() * 1300;
+            let most = if round < 7 { bytes * 5 / 2 } else { peak * 5 / 2 } + (4 << 20);
+            assert!(arena.bytes() as usize <= most, "{length}: {} of at most {most}", arena.bytes());
+            live.iter().for_each(|&(handle, bytes)| assert_eq!(arena.get(handle).data().len(), bytes));
         }
     }
 }
