@@ -6,7 +6,7 @@
 
 use super::compress::Unpacker;
 use super::directory::Folder;
-use super::disk::{PathKind, RealDisk};
+use super::disk::RealDisk;
 use super::header::{FileType, TextHeader};
 use super::heads::End;
 use super::info::EndInfo;
@@ -84,16 +84,6 @@ impl RowFile {
     pub fn logs_of(folder: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
         let folder = Folder::list(&RealDisk, folder.as_ref())?;
         Ok(folder.logs.into_iter().map(|log| log.path).collect())
-    }
-
-    /// Whether a path is a folder.
-    ///
-    /// # Errors
-    /// There is nothing at the path, or it cannot be looked at.
-    pub fn is_folder(path: impl AsRef<Path>) -> Result<bool> {
-        use super::disk::Disk;
-        let kind = RealDisk.kind(path.as_ref());
-        Ok(kind.map_err(|error| Error::io(path.as_ref(), "cannot open", &error))? == PathKind::Folder)
     }
 
     /// The text header.

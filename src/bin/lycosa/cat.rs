@@ -57,7 +57,7 @@ struct Cat<'a> {
 
 /// The files that a path stands for.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if !RowFile::is_folder(path)? {
+    if !path.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
     let logs = RowFile::logs_of(path)?;
@@ -127,7 +127,7 @@ impl Cat<'_> {
         let [path] = &self.arguments.paths[..] else {
             return Err(Failure::usage("--follow takes one file or folder"));
         };
-        let is_folder = RowFile::is_folder(path)?;
+        let is_folder = path.is_dir();
         let mut files = files_of(path)?;
         let (mut number, mut from) = (0, None);
         loop {
@@ -281,7 +281,7 @@ impl<'a> Filter<'a> {
 fn schema_of(paths: &[PathBuf]) -> Result<Schema, Failure> {
     let mut first = None;
     for path in paths {
-        let folder = match RowFile::is_folder(path)? || path.extension().is_some_and(|end| end == "snap") {
+        let folder = match path.is_dir() || path.extension().is_some_and(|end| end == "snap") {
             true => path.as_path(),
             false => match path.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
