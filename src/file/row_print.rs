@@ -247,23 +247,23 @@ mod tests {
             (
                 "84 0002 0201 030d TIME 82 10cd0200 21 9201a3416e6e",
                 true,
-                r#"{"HEADER":{"type":"INSERT","replica_id":1,"lsn":13,"timestamp":1796465776.3430266},"BODY":{"space_id":512,"tuple":[1,"Ann"]}}"#,
+                r#"{"HEADER":{"type":"INSERT","replica_id":1,"lsn":13,"timestamp":1796071792.3431487},"BODY":{"space_id":512,"tuple":[1,"Ann"]}}"#,
             ),
             (
                 "86 0004 0201 030f TIME 0802 0907 85 10cd0200 1102 1501 20 9101 21 9193a12b0201",
                 true,
-                r#"{"HEADER":{"type":"UPDATE","replica_id":1,"lsn":15,"timestamp":1796465776.3430266,"tsn":13,"flags":7},"BODY":{"space_id":512,"index_id":2,"index_base":1,"key":[1],"tuple":[["+",2,1]]}}"#,
+                r#"{"HEADER":{"type":"UPDATE","replica_id":1,"lsn":15,"timestamp":1796071792.3431487,"tsn":13,"flags":7},"BODY":{"space_id":512,"index_id":2,"index_base":1,"key":[1],"tuple":[["+",2,1]]}}"#,
             ),
             (
                 "85 0009 0701 0303 TIME 0800 84 10cd0200 1501 28 90 21 9101",
                 true,
-                r#"{"HEADER":{"type":"UPSERT","group_id":1,"lsn":3,"timestamp":1796465776.3430266,"tsn":3},"BODY":{"space_id":512,"index_base":1,"operations":[],"tuple":[1]}}"#,
+                r#"{"HEADER":{"type":"UPSERT","group_id":1,"lsn":3,"timestamp":1796071792.3431487,"tsn":3},"BODY":{"space_id":512,"index_base":1,"operations":[],"tuple":[1]}}"#,
             ),
             ("82 000c 0305", true, r#"{"HEADER":{"type":"NOP","lsn":5},"BODY":{}}"#),
             (
                 "84 0002 0200 0300 TIME 83 1005 1100 21 90",
                 false,
-                r#"{"HEADER":{"type":"INSERT","replica_id":0,"lsn":0,"timestamp":1796465776.3430266},"BODY":{"space_id":5,"index_id":0,"tuple":[]}}"#,
+                r#"{"HEADER":{"type":"INSERT","replica_id":0,"lsn":0,"timestamp":1796071792.3431487},"BODY":{"space_id":5,"index_id":0,"tuple":[]}}"#,
             ),
             (
                 "83 00cc4d 0305 a16101 82 a178 c0 10 01",
