@@ -289,3 +289,27 @@ fn the_two_ways_agree() {
     }
     assert!(plain_ones > 2000, "{plain_ones}");
 }
+
+#[test]
+fn hostile_operations_cost_neither_the_stack_nor_memory() {
+    // Each operation parts from the one before a level deeper.
+    let deep = |levels: usize| {
+        let tuple = [&[0x92, 0x01][..], &[0x92, 0x07].repeat(levels), &[0xc0]].concat();
+        let operations: Vec<String> =
+            (0..levels).rev().map(|level| format!(r#"["=", "[2]{}[1]", 9]"#, "[2]".repeat(level))).collect();
+        updated(&tuple, &format!("[{}]", operations.join(", ")), NEW)
+    };
+    let expected = [&[0x92, 0x01][..], &[0x92, 0x09].repeat(100), &[0xc0]].concat();
+    assert_eq!(deep(100), Ok(expected));
+    assert!(deep(3900).is_ok());
+    for (ops, expected) in [
+        (r#"[["=", 4294967295, 7]]"#, "37"),
+        (r#"[["!", 18446744073709551615, 7]]"#, "37"),
+        (r#"[["=", -9223372036854775808, 7]]"#, "37"),
+        (r##"[["#", 2, 18446744073709551615]]"##, "[1]"),
+        (r#"[["=", "[2][4294967295]", 7]]"#, "29"),
+        (r#"[[":", 2, -9223372036854775808, 9223372036854775807, ""]]"#, "26"),
+    ] {
+        assert_eq!(of_json("[1, 2, 3]", ops, NEW), expected, "{ops}");
+    }
+}
