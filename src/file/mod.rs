@@ -11,6 +11,8 @@
 //! ends. Two ways lead through a file: `heads` goes from block to block, `pipeline` takes blocks in any order
 //! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one.
 //!
+//! The way back: `writer` makes blocks of rows in many threads, `new_file` a file that is whole or not there.
+//!
 //! Logs are read as transactions: `log` says which follow a snapshot; `segment` reads them in many threads and takes them
 //! apart into the compact rows of `log_row`; `framing` puts those together again, with an eye for what `habits`
 //! writers had, and `log_end` looks from log to log; `transaction` gives them to the caller, up to the point of
@@ -28,6 +30,7 @@ pub(crate) mod info;
 pub(crate) mod log;
 mod log_end;
 pub(crate) mod log_row;
+pub(crate) mod new_file;
 pub(crate) mod pipeline;
 pub(crate) mod rewind;
 pub(crate) mod row;
@@ -38,3 +41,4 @@ pub(crate) mod transaction;
 #[cfg(test)]
 mod transaction_tests;
 pub(crate) mod vclock;
+pub(crate) mod writer;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
+use super::synchro::{Promote, Synchro};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::habits::version;
 use crate::file::log::LogChain;
@@ -56,6 +57,7 @@ struct Dialect {
 pub(super) struct Replay<'a> {
     pub(super) catalog: Catalog<'a>,
     limbo: Limbo<OwnedTransaction>,
+    pub(super) synchro: Synchro,
     budget: Arc<Budget>,
     dialects: Vec<Dialect>,
     files: Vec<PathBuf>,
@@ -66,11 +68,11 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// `promoted`: owner and term of the queue of synchronous transactions, as the snapshot has them.
+    /// `synchro`: as the snapshot has it.
     pub(super) fn new(
         catalog: Catalog<'a>,
         chain: &LogChain,
-        promoted: (u32, u64),
+        synchro: Synchro,
         budget: Arc<Budget>,
         skips_unknown: bool,
     ) -> Self {
@@ -83,7 +85,8 @@ impl<'a> Replay<'a> {
         };
         Self {
             catalog,
-            limbo: Limbo::new(promoted.0, promoted.1),
+            limbo: Limbo::new(synchro.promote.unwrap_or_default()),
+            synchro,
             budget,
             dialects: chain.files.iter().map(|file| dialect(&file.header.writer)).collect(),
             files: chain.files.iter().map(|file| file.path.clone()).collect(),
@@ -155,7 +158,8 @@ impl<'a> Replay<'a> {
 
     /// What still waits at the end of the logs is applied, as Tarantool shows it to itself, or left out.
     pub(super) fn finish(&mut self, drop_unconfirmed: bool) -> Result<()> {
-        let limbo = std::mem::replace(&mut self.limbo, Limbo::new(0, 0));
+        self.synchro.promote = self.limbo.promote_row(self.synchro.promote);
+        let limbo = std::mem::replace(&mut self.limbo, Limbo::new(Promote::default()));
         for owned in limbo.finish() {
             self.report.unconfirmed_transactions += 1;
             if !drop_unconfirmed {
@@ -182,7 +186,11 @@ impl<'a> Replay<'a> {
             | kind::DELETE
             | kind::UPSERT
             | kind::DELETE_RANGE => {}
-            kind::NOP | kind::RAFT => return Ok(()),
+            kind::NOP => return Ok(()),
+            kind::RAFT => {
+                let body = row.whole()?.body.unwrap_or_default();
+                return self.synchro.take(kind::RAFT, &body);
+            }
             other => return self.other(row, other),
         }
         let Some(space_id) = row.space_id() else {
