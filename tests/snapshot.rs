@@ -12,7 +12,7 @@ use lycosa::{ErrorKind, FileInfo, IndexKind, Options, SnapshotOptions, SnapshotR
 use tempfile::TempDir;
 
 /// Spaces whose tuples cannot be written yet, because no index of theirs is in memory.
-const UNWRITTEN: &[&str] = &[];
+const UNWRITTEN: &[&str] = &["3.9/19-sql/data: keys2", "3.9/19-sql: keys2"];
 
 /// Its primary key holds numbers twice, in two encodings.
 const TWO_ENCODINGS: &str = "2.6/10-noncanonical";
@@ -61,9 +61,9 @@ fn assert_same(place: &str, one: &Store, other: &Store) {
 
 /// Rows by type and by space.
 fn counts(file: &Path) -> (BTreeMap<String, u64>, BTreeMap<u32, u64>) {
-    let info = FileInfo::read(file, 1).unwrap();
-    let kinds = info.kinds.iter().map(|kind| (kind.name.clone(), kind.rows)).collect();
-    (kinds, info.spaces.iter().map(|space| (space.id, space.rows)).collect())
+    let info = FileInfo::read(file).unwrap();
+    let kinds = info.kinds.iter().map(|kind| (kind.name.unwrap().to_owned(), kind.rows)).collect();
+    (kinds, info.spaces.iter().map(|space| (space.space_id, space.rows)).collect())
 }
 
 #[test]
@@ -89,6 +89,26 @@ fn what_is_written_holds_the_same_when_it_is_read_again() {
         }
     }
     assert_eq!(unwritten, UNWRITTEN);
+}
+
+#[test]
+fn a_folder_with_logs_is_written_as_tarantool_writes_it() {
+    let mut compared = 0;
+    for (case, folder) in cases() {
+        let Some(data) = Some(folder.join("data")).filter(|data| data.is_dir()) else { continue };
+        let Ok(replayed) = Store::open(&data) else { continue };
+        let Ok((target, _)) = write(&replayed, &SnapshotOptions::new()) else { continue };
+        let (ours, theirs) = (Store::open(target.path()).unwrap(), Store::open(&folder).unwrap());
+        for (ours, theirs) in ours.spaces().zip(theirs.spaces()) {
+            assert_eq!(ours.def(), theirs.def(), "{case}");
+            let Ok(index) = theirs.primary() else { continue };
+            let mut lines = [lines(&ours.primary().unwrap()), lines(&index)];
+            lines.iter_mut().for_each(|lines| lines.sort());
+            assert_eq!(lines[0], lines[1], "{case}: {}", ours.def().name);
+        }
+        compared += 1;
+    }
+    assert!(compared > 100, "only {compared} cases");
 }
 
 #[test]
@@ -136,6 +156,8 @@ fn what_is_not_in_memory_or_not_final_is_not_written() {
 
 #[test]
 fn some_spaces_are_written_as_if_there_had_never_been_others() {
+    // No index of its own is in memory, or a foreign key to another one.
+    let refused = [ErrorKind::Absent, ErrorKind::Usage];
     for case in
         ["2.6/02-one-space", "2.6/21-sequences/data", "2.6/50-users", "2.6/26-truncate", "3.9/09-upgraded"]
     {
@@ -147,7 +169,7 @@ fn some_spaces_are_written_as_if_there_had_never_been_others() {
             let (target, report) = match write(&whole, &SnapshotOptions::new().space(chosen.def().id)) {
                 Ok(written) => written,
                 Err(error) => {
-                    assert!(matches!(error.kind(), ErrorKind::Absent), "{place}: {error}");
+                    assert!(refused.contains(&error.kind()), "{place}: {error}");
                     continue;
                 }
             };

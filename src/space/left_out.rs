@@ -17,13 +17,11 @@
 use std::collections::BTreeSet;
 
 use super::system;
-use crate::msgpack::{class, read, skip};
+use crate::msgpack::look::{element, id, pairs, value_of};
+use crate::msgpack::{read, skip};
 
-const SEQUENCE_ID: u32 = 284;
-const SEQUENCE_DATA_ID: u32 = 285;
 const PRIV_ID: u32 = 312;
 const TRIGGER_ID: u32 = 328;
-pub(crate) const SPACE_SEQUENCE_ID: u32 = 340;
 pub(crate) const FK_CONSTRAINT_ID: u32 = 356;
 const CK_CONSTRAINT_ID: u32 = 364;
 const FUNC_INDEX_ID: u32 = 372;
@@ -40,7 +38,7 @@ impl LeftOut {
     pub(crate) fn new<'a>(spaces: BTreeSet<u32>, space_sequences: impl Iterator<Item = &'a [u8]>) -> Self {
         let own = |row: &[u8]| {
             let is_generated =
-                field(row, 2).is_some_and(|at| read::boolean(row, at).is_ok_and(|(value, _)| value));
+                element(row, 0, 2).is_some_and(|at| read::boolean(row, at).is_ok_and(|(value, _)| value));
             id(row, 0).filter(|space| is_generated && spaces.contains(space)).and_then(|_| id(row, 1))
         };
         let sequences = space_sequences.filter_map(own).collect();
@@ -63,12 +61,12 @@ impl LeftOut {
             system::SPACE_ID
             | system::INDEX_ID
             | system::TRUNCATE_ID
-            | SPACE_SEQUENCE_ID
+            | system::SPACE_SEQUENCE_ID
             | CK_CONSTRAINT_ID
             | FUNC_INDEX_ID => is_space(0),
             TRIGGER_ID | FK_CONSTRAINT_ID => is_space(1),
-            SEQUENCE_ID | SEQUENCE_DATA_ID => is_sequence(0),
-            PRIV_ID => match field(row, 2).and_then(|at| read::str(row, at).ok()) {
+            system::SEQUENCE_ID | system::SEQUENCE_DATA_ID => is_sequence(0),
+            PRIV_ID => match element(row, 0, 2).and_then(|at| read::str(row, at).ok()) {
                 Some((b"space", _)) => is_space(3),
                 Some((b"sequence", _)) => is_sequence(3),
                 _ => false,
@@ -89,35 +87,21 @@ impl LeftOut {
     }
 }
 
-/// Where a field of a row begins, counted from 0. Rows were checked when they were read.
-fn field(row: &[u8], number: u32) -> Option<usize> {
-    let (count, mut at) = read::array(row, 0).ok()?;
-    for _ in 0..number {
-        at = skip::skip(row, at).ok()?;
-    }
-    (number < count).then_some(at)
-}
-
-fn id(row: &[u8], number: u32) -> Option<u32> {
-    let (value, _) = read::uint(row, field(row, number)?).ok()?;
-    u32::try_from(value).ok()
-}
-
 /// The spaces that a row of `_space` refers to by foreign keys: of the space as a whole, in its flags, and of single
 /// fields, in its format.
 fn foreign_spaces(row: &[u8]) -> Vec<u32> {
     let mut found = Vec::new();
     let mut of_map = |at| -> Option<()> {
-        for (_, key) in pairs(row, value_of(row, at, b"foreign_key")?)? {
+        for (_, key) in pairs(row, value_of(row, at, b"foreign_key")?) {
             let space = value_of(row, key, b"space").and_then(|at| read::uint(row, at).ok());
             found.extend(space.and_then(|(id, _)| u32::try_from(id).ok()));
         }
         Some(())
     };
-    if let Some(flags) = field(row, 5) {
+    if let Some(flags) = element(row, 0, 5) {
         of_map(flags);
     }
-    if let Some((count, mut at)) = field(row, 6).and_then(|at| read::array(row, at).ok()) {
+    if let Some((count, mut at)) = element(row, 0, 6).and_then(|at| read::array(row, at).ok()) {
         for _ in 0..count {
             of_map(at);
             let Ok(end) = skip::skip(row, at) else { break };
@@ -125,27 +109,6 @@ fn foreign_spaces(row: &[u8]) -> Vec<u32> {
         }
     }
     found
-}
-
-/// Where keys and values of a map begin; none if there is no map.
-fn pairs(bytes: &[u8], at: usize) -> Option<Vec<(usize, usize)>> {
-    if !read::is(bytes, at, class::MAP) {
-        return None;
-    }
-    let (count, mut at) = read::map(bytes, at).ok()?;
-    let mut pairs = Vec::new();
-    for _ in 0..count {
-        let value = skip::skip(bytes, at).ok()?;
-        pairs.push((at, value));
-        at = skip::skip(bytes, value).ok()?;
-    }
-    Some(pairs)
-}
-
-/// Where the value of a key of a map begins.
-fn value_of(bytes: &[u8], at: usize, key: &[u8]) -> Option<usize> {
-    let is_key = |at| read::str(bytes, at).is_ok_and(|(text, _)| text == key);
-    pairs(bytes, at)?.into_iter().find(|&(at, _)| is_key(at)).map(|(_, value)| value)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod recover;
 mod replay;
 pub(crate) mod report;
 mod rows;
+mod sequences;
 pub(crate) mod snapshot;
 mod synchro;
 #[expect(unsafe_code, reason = "getrusage fills a C struct")]

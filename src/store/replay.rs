@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
+use super::sequences::{Sequences, is_about_sequences};
 use super::synchro::{Promote, Synchro};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::habits::version;
@@ -58,6 +59,7 @@ pub(super) struct Replay<'a> {
     pub(super) catalog: Catalog<'a>,
     limbo: Limbo<OwnedTransaction>,
     pub(super) synchro: Synchro,
+    sequences: Sequences,
     budget: Arc<Budget>,
     dialects: Vec<Dialect>,
     files: Vec<PathBuf>,
@@ -87,6 +89,7 @@ impl<'a> Replay<'a> {
             catalog,
             limbo: Limbo::new(synchro.promote.unwrap_or_default()),
             synchro,
+            sequences: Sequences::default(),
             budget,
             dialects: chain.files.iter().map(|file| dialect(&file.header.writer)).collect(),
             files: chain.files.iter().map(|file| file.path.clone()).collect(),
@@ -166,7 +169,7 @@ impl<'a> Replay<'a> {
                 self.apply_late(&owned)?;
             }
         }
-        Ok(())
+        self.sequences.give_back(&mut self.catalog)
     }
 
     fn apply(&mut self, transaction: &Transaction<'_>) -> Result<(), RowFault> {
@@ -196,6 +199,9 @@ impl<'a> Replay<'a> {
         let Some(space_id) = row.space_id() else {
             return Err(Error::new(ErrorKind::Row, "row body").expected("a space id").found("none"));
         };
+        if is_about_sequences(space_id) {
+            self.sequences.give_back(&mut self.catalog)?;
+        }
         let living = match self.catalog.find(space_id)? {
             Found::Table(living) => living,
             Found::Absent => {
@@ -215,6 +221,9 @@ impl<'a> Replay<'a> {
         if !system::is_followed(space_id) {
             change(living, row, rules, updated, report)?;
             living.grown();
+            if let (kind::INSERT | kind::REPLACE, Some(tuple)) = (row.kind(), row.tuple()) {
+                self.sequences.follow(&self.catalog, space_id, tuple);
+            }
             return Ok(());
         }
         let old = present(living, row)?;

@@ -30,7 +30,7 @@ use crate::file::writer::{SnapshotStyle, write_snapshot};
 use crate::limits::SYSTEM_SPACE_ID_END;
 use crate::parallel;
 use crate::space::definition::SpaceDef;
-use crate::space::left_out::{FK_CONSTRAINT_ID, LeftOut, SPACE_SEQUENCE_ID};
+use crate::space::left_out::{FK_CONSTRAINT_ID, LeftOut};
 use crate::space::system;
 use crate::space::table::{IndexData, Table};
 
@@ -231,7 +231,7 @@ impl Store {
         let spaces: BTreeSet<u32> =
             self.schema.spaces().iter().filter(is_left_out).map(|space| space.id).collect();
         let tuples = |id| self.table(id).and_then(Table::whole).into_iter().flat_map(|index| index.all());
-        let left_out = LeftOut::new(spaces, tuples(SPACE_SEQUENCE_ID).map(|tuple| tuple.data()));
+        let left_out = LeftOut::new(spaces, tuples(system::SPACE_SEQUENCE_ID).map(|tuple| tuple.data()));
         for id in [system::SPACE_ID, FK_CONSTRAINT_ID] {
             let missed = tuples(id).find_map(|tuple| left_out.missed_by(id, tuple.data()));
             if let Some(missed) = missed {
