@@ -14,7 +14,8 @@ Exit codes:
   2  usage: unknown option, space or index, a key that does not fit
   3  cannot open: missing, not such a file, unsupported, over a limit, a log missing, index absent";
 
-/// Looks at, loads and measures data folders that Tarantool's memtx engine wrote. Nothing on disk is ever changed.
+/// Looks at, loads, measures and compacts data folders that Tarantool's memtx engine wrote. No file that is there is ever
+/// changed.
 #[derive(Debug, Parser)]
 #[command(name = "lycosa", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub struct Arguments {
@@ -57,6 +58,17 @@ Fewer values than the index has parts search by that prefix.")]
     /// Show what is in files: header, vclock, blocks, rows by type and space, end marker
     #[command(after_help = "Example:\n  lycosa info app/*.snap app/*.xlog")]
     Info(InfoArguments),
+
+    /// Write snapshot and logs as one fresh snapshot into a new folder
+    #[command(after_help = "\
+Examples:
+  lycosa compact /var/lib/tarantool/app fresh
+  lycosa compact app before --to-time 2026-01-31T12:00:00Z
+  lycosa compact app some --space users --space orders
+
+TARGET is made, or is an empty folder; DIR stays as it is. The snapshot is named by the vclock of
+the last transaction that is in it. Tarantool opens it as it opens its own.")]
+    Compact(CompactArguments),
 
     /// Measure
     Bench(BenchArguments),
@@ -203,6 +215,24 @@ pub struct InfoArguments {
     /// Files: .snap, .xlog, and what else has the same container
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CompactArguments {
+    #[command(flatten)]
+    pub open: OpenArguments,
+
+    /// The folder for the snapshot
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+
+    /// Write only this space, and nothing that the system spaces say of others (repeatable)
+    #[arg(long, value_name = "SPACE")]
+    pub space: Vec<String>,
+
+    /// Level of zstd: 1 is fast, and on most rows as small as 3
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub level: i32,
 }
 
 #[derive(Debug, Args)]

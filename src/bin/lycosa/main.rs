@@ -1,4 +1,4 @@
-//! The tool `lycosa`: looks at, loads and measures data folders of Tarantool's memtx engine.
+//! The tool `lycosa`: looks at, loads, measures and compacts data folders of Tarantool's memtx engine.
 //!
 //! It lives on the crate's public API alone: what it can do, any user of the library can do.
 //!
@@ -9,13 +9,14 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info bench    a command each
+//! load schema dump get info compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
 
 mod args;
 mod bench;
+mod compact;
 mod dump;
 mod failure;
 mod get;
@@ -48,6 +49,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Dump(dump) => dump::run(dump, json),
         Command::Get(get) => get::run(get, json),
         Command::Info(info) => info::run(info, json),
+        Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
         },
