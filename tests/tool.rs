@@ -360,7 +360,7 @@ fn a_name_of_digits_is_an_id_unless_it_is_called_a_name() {
 fn no_tuples_is_no_line_and_no_failure() {
     let folder = folder();
     assert_eq!(done(folder.path(), &["dump", "{}", "--space", "empty"]), "");
-    assert_eq!(done(folder.path(), &["dump", "{}"]), "");
+    assert_eq!(done(folder.path(), &["dump", "{}", "--space", "scratch"]), "");
     assert_eq!(done(folder.path(), &["get", "{}", "--space", "people", "--key", "[99]"]), "");
 }
 
