@@ -50,6 +50,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use file::header::{FileType, TextHeader};
 pub use file::info::{EndInfo, FileInfo, KindInfo, SpaceInfo, UnknownKeyInfo};
 pub use file::vclock::Vclock;
+pub use file::verify::{FileVerdict, Finding, Severity, Verdict};
 pub use index::iterator::IteratorType;
 pub use space::catalog::Schema;
 pub use space::definition::{IndexDef, IndexKind, SpaceDef};

@@ -584,6 +584,34 @@ fn the_keys_of_compact_json_are_the_documented_ones() {
 }
 
 #[test]
+fn the_keys_of_verify_json_are_the_documented_ones() {
+    let folder = folder();
+    fs::write(folder.path().join("00000000000000000000.xlog"), [header("XLOG"), vec![1, 2, 3, 4]].concat())
+        .unwrap();
+    let output = run(folder.path(), &["verify", "{}", "--deep", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(keys(&report, &[]), documented("docs/json.md", "verify"));
+    assert_eq!((&report["paths"][0]["opens"], &report["paths"][0]["faults"]), (&json!(false), &json!(1)));
+}
+
+#[test]
+fn verify_finds_no_fault_in_a_good_folder_and_says_where_one_is() {
+    let folder = folder();
+    let out = done(folder.path(), &["verify", "{}", "--deep"]);
+    assert!(out.contains("no fault; opens (1 files"), "{out}");
+    let mut bytes = fs::read(folder.path().join(SNAPSHOT)).unwrap();
+    let last = bytes.len() - 10;
+    bytes[last] ^= 1;
+    fs::write(folder.path().join(SNAPSHOT), bytes).unwrap();
+    let output = run(folder.path(), &["verify", "{}", "--deep"]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("\nfault   ") && out.contains(", block 0 at byte 84: checksum"), "{out}");
+    assert!(out.contains("1 fault; does not open"), "{out}");
+}
+
+#[test]
 fn compact_writes_a_snapshot_that_holds_what_the_logs_made_of_the_old_one() {
     let (folder, parent) = (folder(), TempDir::new().unwrap());
     let log = [

@@ -9,7 +9,8 @@
 //!
 //! `disk` is the seam to the operating system, `source` an opened file; `heads` finds blocks and how a file
 //! ends. Two ways lead through a file: `heads` goes from block to block, `pipeline` takes blocks in any order
-//! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one.
+//! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one, `verify` all
+//! that is wrong with it.
 //!
 //! The way back: `writer` makes blocks of rows in many threads, `new_file` a file that is whole or not there.
 //!
@@ -41,4 +42,5 @@ pub(crate) mod transaction;
 #[cfg(test)]
 mod transaction_tests;
 pub(crate) mod vclock;
+pub(crate) mod verify;
 pub(crate) mod writer;

@@ -59,6 +59,16 @@ Fewer values than the index has parts search by that prefix.")]
     #[command(after_help = "Example:\n  lycosa info app/*.snap app/*.xlog")]
     Info(InfoArguments),
 
+    /// Find everything that is wrong with files or folders, and what it costs
+    #[command(after_help = "\
+Examples:
+  lycosa verify /var/lib/tarantool/app --deep
+  lycosa verify app/*.snap app/*.xlog
+
+A fault loses something or stops the opening; a notice is unusual but harmless, or what a crash
+leaves at the end of a log. Exit 1 if there is a fault.")]
+    Verify(VerifyArguments),
+
     /// Write snapshot and logs as one fresh snapshot into a new folder
     #[command(after_help = "\
 Examples:
@@ -215,6 +225,21 @@ pub struct InfoArguments {
     /// Files: .snap, .xlog, and what else has the same container
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArguments {
+    /// Data folders, or files: .snap, .xlog, and what else has the same container
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Open folders and snapshots as well: definitions, formats, unique keys, every row of the logs
+    #[arg(long)]
+    pub deep: bool,
+
+    /// Threads to read with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info compact bench    a command each
+//! load schema dump get info verify compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -26,6 +26,7 @@ mod machine;
 mod print;
 mod progress;
 mod schema;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Dump(dump) => dump::run(dump, json),
         Command::Get(get) => get::run(get, json),
         Command::Info(info) => info::run(info, json),
+        Command::Verify(verify) => verify::run(verify, json),
         Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
