@@ -85,8 +85,10 @@ pub struct Verdict {
     pub files: Vec<FileVerdict>,
     /// What was found, file by file.
     pub findings: Vec<Finding>,
-    /// Findings beyond those that are kept.
-    pub more_findings: u64,
+    /// Notices beyond those that are kept.
+    pub more_notices: u64,
+    /// Faults beyond those that are kept.
+    pub more_faults: u64,
 }
 
 impl Verdict {
@@ -111,8 +113,7 @@ impl Verdict {
     /// Number of faults.
     pub fn faults(&self) -> u64 {
         let faults = self.findings.iter().filter(|finding| finding.severity == Severity::Fault).count();
-        // What is not kept may be anything.
-        faults as u64 + self.more_findings
+        faults as u64 + self.more_faults
     }
 
     /// Adds what opening the whole as a store said: an error is a fault, unless it is known already.
@@ -140,7 +141,11 @@ impl Verdict {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(Finding { severity, place, text, cost: None });
         } else {
-            self.more_findings += 1;
+            let more = match severity {
+                Severity::Notice => &mut self.more_notices,
+                Severity::Fault => &mut self.more_faults,
+            };
+            *more += 1;
         }
     }
 
@@ -253,6 +258,10 @@ impl Verdict {
                     };
                     self.fault(error);
                     self.cost(format!("bytes {byte} to {}", until.saturating_sub(1).max(byte)));
+                    if self.more_faults > 0 {
+                        // No file is worth more searching.
+                        return heads;
+                    }
                     match next {
                         Ok(Some(next)) => reader.jump(next, index + 1),
                         Ok(None) => return heads,
@@ -277,6 +286,7 @@ impl Verdict {
     fn blocks(&mut self, file: &ContainerFile, heads: &[BlockHead], threads: usize) -> (u64, u64) {
         let mut jobs = heads.iter();
         let (mut blocks, mut rows) = (0, 0);
+        let (mut odd_heads, mut first_odd) = (0u64, None::<BlockHead>);
         let is_compared = file.header.filetype == FileType::Snap;
         let mut numbers = Numbers { is_compared, next: 0, byte: file.blocks_at(), space_id: None };
         let outcome = in_order(
@@ -289,16 +299,8 @@ impl Verdict {
             },
             |(head, is_odd, block)| {
                 if is_odd {
-                    let place = Place {
-                        file: Some(file.path.clone()),
-                        block: Some(head.index),
-                        byte: Some(head.byte),
-                        ..Place::default()
-                    };
-                    self.notice(
-                        place.clone(),
-                        format!("{place}: a head that no Tarantool writes: unused number or padding"),
-                    );
+                    odd_heads += 1;
+                    first_odd.get_or_insert(*head);
                 }
                 let block = match block {
                     Err(error) => {
@@ -318,6 +320,19 @@ impl Verdict {
                 Ok(ControlFlow::Continue(()))
             },
         );
+        if let Some(head) = first_odd {
+            let (file, block, byte) = (Some(file.path.clone()), Some(head.index), Some(head.byte));
+            let place = Place { file, block, byte, ..Place::default() };
+            let more = if odd_heads > 1 {
+                format!(", and {} more such heads", odd_heads - 1)
+            } else {
+                String::new()
+            };
+            let text = format!(
+                "{place}: widths, unused number or padding of the head are not those of Tarantool{more}"
+            );
+            self.notice(place, text);
+        }
         if let Err(error) = outcome {
             self.fault(error);
         }

@@ -56,7 +56,8 @@ impl Sequences {
         let Some(value) = used.value(tuple) else { return };
         let counter = Counter { value, is_ahead: true };
         let known = self.counters.entry(used.sequence).or_insert(counter);
-        if if used.descends { value < known.value } else { value > known.value } {
+        let is_beyond = if used.descends { value < known.value } else { value > known.value };
+        if is_beyond {
             *known = counter;
         }
     }

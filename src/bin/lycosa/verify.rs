@@ -84,7 +84,8 @@ fn as_json(path: &Path, verdict: &Verdict, opens: Option<bool>) -> Value {
             "rows": file.rows,
         })).collect::<Vec<_>>(),
         "findings": verdict.findings.iter().map(finding).collect::<Vec<_>>(),
-        "more_findings": verdict.more_findings,
+        "more_notices": verdict.more_notices,
+        "more_faults": verdict.more_faults,
         "faults": verdict.faults(),
         "opens": opens,
     })
@@ -94,8 +95,10 @@ fn write(out: &mut Output, path: &Path, verdict: &Verdict, opens: Option<bool>) 
     for finding in &verdict.findings {
         writeln!(out, "{:<7} {}", word(finding.severity), print::visible(&finding.to_string()))?;
     }
-    if verdict.more_findings > 0 {
-        writeln!(out, "and {} more findings", print::count(verdict.more_findings))?;
+    for (more, word) in [(verdict.more_faults, "faults"), (verdict.more_notices, "notices")] {
+        if more > 0 {
+            writeln!(out, "and {} more {word}", print::count(more))?;
+        }
     }
     let sum = |count: fn(&lycosa::FileVerdict) -> u64| print::count(verdict.files.iter().map(count).sum());
     let read = format!(
