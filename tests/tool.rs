@@ -607,7 +607,7 @@ fn verify_finds_no_fault_in_a_good_folder_and_says_where_one_is() {
     let output = run(folder.path(), &["verify", "{}", "--deep"]);
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{out}");
-    assert!(out.contains("\nfault   ") && out.contains(", block 0 at byte 84: checksum"), "{out}");
+    assert!(out.contains("fault   ") && out.contains(", block 0 at byte 84: checksum"), "{out}");
     assert!(out.contains("1 fault; does not open"), "{out}");
 }
 
