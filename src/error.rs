@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Io,
     /// A file or folder that should be there is not: no such path, no snapshot in the folder.
     Missing,
+    /// What is to be written is there already, or somebody else is writing it.
+    Exists,
     /// The file is not of the kind that its name or place promises.
     NotSuchFile,
     /// The file's format version is not one of 0.12 and 0.13.
@@ -124,6 +126,7 @@ impl Error {
     pub(crate) fn io(path: &Path, doing: &str, error: &std::io::Error) -> Self {
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => ErrorKind::Missing,
+            std::io::ErrorKind::AlreadyExists => ErrorKind::Exists,
             _ => ErrorKind::Io,
         };
         Self::new(kind, format!("{doing}: {error}")).file(path)

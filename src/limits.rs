@@ -16,6 +16,9 @@ pub(crate) const BLOCK_UNPACKED_BYTES_MAX: usize = 2_147_483_648;
 /// What is written before a block is closed (`XLOG_TX_AUTOCOMMIT_THRESHOLD`), hence the usual size of a block.
 pub(crate) const BLOCK_USUAL_BYTES: usize = 131_072;
 
+/// Blocks of so many bytes, head included, are compressed (`XLOG_TX_COMPRESS_THRESHOLD`): smaller ones gain nothing.
+pub(crate) const BLOCK_COMPRESSED_BYTES_MIN: usize = 2048;
+
 /// Components of a vclock: 31 replicas and component 0, the local rows.
 pub(crate) const VCLOCK_COMPONENTS: usize = 32;
 

@@ -575,6 +575,96 @@ fn logs_are_replayed_unless_the_snapshot_alone_is_wanted() {
 }
 
 #[test]
+fn the_keys_of_compact_json_are_the_documented_ones() {
+    let (folder, parent) = (folder(), TempDir::new().unwrap());
+    let target = parent.path().join("fresh");
+    let report =
+        json_of(folder.path(), &["compact", "{}", target.to_str().unwrap(), "--space", "people", "--json"]);
+    assert_eq!(keys(&report, &["vclock"]), documented("docs/json.md", "compact"));
+}
+
+#[test]
+fn the_keys_of_verify_json_are_the_documented_ones() {
+    let folder = folder();
+    fs::write(folder.path().join("00000000000000000000.xlog"), [header("XLOG"), vec![1, 2, 3, 4]].concat())
+        .unwrap();
+    let output = run(folder.path(), &["verify", "{}", "--deep", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(keys(&report, &[]), documented("docs/json.md", "verify"));
+    assert_eq!((&report["paths"][0]["opens"], &report["paths"][0]["faults"]), (&json!(false), &json!(1)));
+}
+
+#[test]
+fn verify_finds_no_fault_in_a_good_folder_and_says_where_one_is() {
+    let folder = folder();
+    let out = done(folder.path(), &["verify", "{}", "--deep"]);
+    assert!(out.contains("no fault; opens (1 files"), "{out}");
+    let mut bytes = fs::read(folder.path().join(SNAPSHOT)).unwrap();
+    let last = bytes.len() - 10;
+    bytes[last] ^= 1;
+    fs::write(folder.path().join(SNAPSHOT), bytes).unwrap();
+    let output = run(folder.path(), &["verify", "{}", "--deep"]);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(out.contains("fault   ") && out.contains(", block 0 at byte 84: checksum"), "{out}");
+    assert!(out.contains("1 fault; does not open"), "{out}");
+}
+
+#[test]
+fn compact_writes_a_snapshot_that_holds_what_the_logs_made_of_the_old_one() {
+    let (folder, parent) = (folder(), TempDir::new().unwrap());
+    let log = [
+        header("XLOG"),
+        block(&log_row(1, 512, &json!([3, "Eve", 36, [5, 6]]))),
+        vec![0xd5, 0x10, 0xad, 0xed],
+    ];
+    fs::write(folder.path().join("00000000000000000000.xlog"), log.concat()).unwrap();
+    let target = |name: &str| parent.path().join(name).to_str().unwrap().to_owned();
+    let dump = |target: &str, space: &str| {
+        done(Path::new(target), &["dump", "{}", "--space", space, "--format", "hex"])
+    };
+
+    // All that are not vinyl's.
+    const MEMTX: [&str; 6] = ["--space", "people", "--space", "name:512", "--space", "tagged"];
+    let all = target("all");
+    let out = done(
+        folder.path(),
+        &[&["compact", "{}", &all, "--level", "3", "--threads", "2"], &MEMTX[..]].concat(),
+    );
+    assert!(out.contains("00000000000000000001.snap") && out.contains("rows/s"), "{out}");
+    assert_eq!(dump(&all, "people"), dump(folder.path().to_str().unwrap(), "people"));
+    assert_eq!(lines(&dump(&all, "people")).len(), 3);
+    let names: Vec<_> = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["00000000000000000001.snap"]);
+
+    // Up to a point, and some spaces alone.
+    let some = target("some");
+    let report = json_of(
+        folder.path(),
+        &["compact", "{}", &some, "--to-lsn", "0", "--space", "people", "--space", "tagged", "--json"],
+    );
+    assert_eq!((&report["vclock"], &report["replayed_rows"]), (&json!({}), &json!(0)));
+    assert_eq!(lines(&dump(&some, "people")).len(), 2);
+    assert_eq!(lines(&dump(&some, "tagged")).len(), 2);
+    fails(2, Path::new(&some), &["dump", "{}", "--space", "name:512"]);
+
+    // What is there stays as it is, and what cannot be written is said.
+    let message = fails(3, folder.path(), &["compact", "{}", &target("none")]);
+    assert!(message.contains("space disk: its data is in vinyl's own files"), "{message}");
+    let before = fs::read(Path::new(&all).join("00000000000000000001.snap")).unwrap();
+    let message = fails(3, folder.path(), &["compact", "{}", &all]);
+    assert!(message.contains("new or empty folder"), "{message}");
+    assert_eq!(fs::read(Path::new(&all).join("00000000000000000001.snap")).unwrap(), before);
+    // What makes no sense leaves nothing behind.
+    let none = target("none");
+    fails(2, folder.path(), &["compact", "{}", &none, "--space", "nobody"]);
+    fails(2, folder.path(), &["compact", "{}", &none, "--level", "0"]);
+    fails(3, folder.path(), &["compact", "{}", &none, "--space", "disk"]);
+    assert!(!Path::new(&none).exists());
+}
+
+#[test]
 fn a_reader_that_has_read_enough_is_no_failure() {
     let folder = TempDir::new().unwrap();
     // More than a pipe and the tool's own buffer hold.

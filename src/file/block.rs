@@ -17,7 +17,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::{BLOCK_HEAD_BYTES, BLOCK_STORED_BYTES_MAX};
-use crate::msgpack::{read, skip};
+use crate::msgpack::{read, skip, write};
 
 pub(crate) const MAGIC_PLAIN: [u8; 4] = [0xd5, 0xba, 0x0b, 0xab];
 pub(crate) const MAGIC_ZSTD: [u8; 4] = [0xd5, 0xba, 0x0b, 0xba];
@@ -141,6 +141,21 @@ fn numbers(head: &[u8; BLOCK_HEAD_BYTES]) -> Option<(u64, u32)> {
     Some((length, u32::try_from(crc).ok()?))
 }
 
+/// The head of a block, as Tarantool writes it: numbers in their shortest form, zeros for padding.
+pub(crate) fn head(magic: [u8; 4], stored_bytes: u32, crc: u32) -> [u8; BLOCK_HEAD_BYTES] {
+    let mut numbers = Vec::with_capacity(BLOCK_HEAD_BYTES);
+    write::uint(&mut numbers, stored_bytes.into());
+    write::uint(&mut numbers, 0);
+    write::uint(&mut numbers, crc.into());
+    let mut head = [0; BLOCK_HEAD_BYTES];
+    let (start, end) = (magic.len(), magic.len() + numbers.len());
+    head[..start].copy_from_slice(&magic);
+    head[start..end].copy_from_slice(&numbers);
+    // The longest numbers leave four bytes.
+    head[end] = 0xa0 + (BLOCK_HEAD_BYTES - end - 1) as u8;
+    head
+}
+
 /// CRC-32C as Tarantool computes it: from 0 and without the final inversion of the usual one. Leading zero
 /// bytes leave it as it is.
 #[inline]
@@ -202,25 +217,15 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 pub(crate) mod build {
     use super::*;
 
-    /// A head as Tarantool writes it.
+    /// A head whose length need not be true.
     pub(crate) fn head(magic: [u8; 4], length: u64, crc: u32) -> Vec<u8> {
-        let mut head = magic.to_vec();
-        rmp::encode::write_uint(&mut head, length).unwrap();
-        head.push(0);
-        rmp::encode::write_uint(&mut head, crc.into()).unwrap();
-        let padding = BLOCK_HEAD_BYTES - head.len();
-        if padding > 0 {
-            head.push(0xa0 + padding as u8 - 1);
-        }
-        head.resize(BLOCK_HEAD_BYTES, 0);
-        head
+        super::head(magic, u32::try_from(length).unwrap(), crc).to_vec()
     }
 
     /// A whole block around a payload as stored.
     pub(crate) fn block(magic: [u8; 4], payload: &[u8]) -> Vec<u8> {
-        let mut block = head(magic, payload.len() as u64, checksum(payload));
-        block.extend_from_slice(payload);
-        block
+        let head = head(magic, payload.len() as u64, checksum(payload));
+        [&head, payload].concat()
     }
 
     pub(crate) fn plain(rows: &[u8]) -> Vec<u8> {

@@ -9,7 +9,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, BLOCK_USUAL_BYTES};
-use zstd_safe::{DCtx, get_error_name, is_error_kind, zstd_sys::ZSTD_ErrorCode};
+use zstd_safe::{CCtx, DCtx, get_error_name, is_error_kind, zstd_sys::ZSTD_ErrorCode};
 
 /// What the buffer begins with: a usual block whose last row is as long as the rest.
 const BUFFER_BYTES_MIN: usize = 2 * BLOCK_USUAL_BYTES;
@@ -69,6 +69,34 @@ impl Unpacker {
                 .expected(format_args!("at most {} bytes", self.bytes_max))
                 .found(format_args!("more, from {} stored ones", payload.len())));
         }
+    }
+}
+
+/// Packs payloads one after another.
+pub(crate) struct Packer {
+    context: CCtx<'static>,
+    level: i32,
+}
+
+impl Packer {
+    pub(crate) fn new(level: i32) -> Self {
+        Self { context: CCtx::create(), level }
+    }
+
+    /// Appends a frame of `rows` to `out`.
+    ///
+    /// # Errors
+    /// `Compression`, of which no reason is known but a machine without memory.
+    pub(crate) fn pack(&mut self, rows: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let at = out.len();
+        out.resize(at + zstd_safe::compress_bound(rows.len()), 0);
+        let bytes = self.context.compress(&mut out[at..], rows, self.level).map_err(|code| {
+            Error::new(ErrorKind::Compression, "zstd")
+                .expected(format_args!("a frame of {} bytes", rows.len()))
+                .found(get_error_name(code).to_lowercase())
+        })?;
+        out.truncate(at + bytes);
+        Ok(())
     }
 }
 

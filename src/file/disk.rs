@@ -4,11 +4,13 @@
 //! `pread` into buffers of ours and never mapped: a mapped file that another process cuts short kills the
 //! process by a signal, while here it is an error with a place.
 //!
-//! Tests put a `simulated` twin in its place, whose Nth call fails or whose files shrink while they are
-//! read.
+//! What is written is new: a [`Target`] is a file that was not there before.
+//!
+//! Tests put a `simulated` twin in its place, whose Nth call fails, whose files shrink while they are read, and whose
+//! power goes off.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -35,6 +37,24 @@ pub(crate) trait Disk: Send + Sync {
     fn list(&self, folder: &Path) -> io::Result<Vec<Entry>>;
     /// What a path leads to, links followed.
     fn kind(&self, path: &Path) -> io::Result<PathKind>;
+    /// Makes a file for writing; one of this name must not be there.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Target>>;
+    /// Makes a folder in one that is there.
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name in the same folder. A file that had the name is gone.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder survive a loss of power.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+}
+
+/// A file that is being written, from its beginning to its end.
+pub(crate) trait Target {
+    /// Appends all of the bytes.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes what was appended survive a loss of power.
+    fn sync(&mut self) -> io::Result<()>;
 }
 
 /// An open file.
@@ -124,6 +144,38 @@ impl Disk for RealDisk {
     fn kind(&self, path: &Path) -> io::Result<PathKind> {
         Ok(kind_of(fs::metadata(path)?.file_type()))
     }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn Target>> {
+        Ok(Box::new(RealTarget(fs::File::create_new(path)?)))
+    }
+
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        fs::File::open(folder)?.sync_all()
+    }
+}
+
+struct RealTarget(fs::File);
+
+impl Target for RealTarget {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_all()
+    }
 }
 
 impl Source for RealSource {
@@ -138,126 +190,8 @@ impl Source for RealSource {
 
 /// A disk in memory with faults on order, for tests.
 #[cfg(test)]
-pub(crate) mod simulated {
-    use super::*;
-    use std::collections::BTreeMap;
-    use std::path::PathBuf;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    /// Files by path; every call counts, and the one with the number `fail_at` (from 0) fails.
-    #[derive(Default)]
-    pub(crate) struct SimulatedDisk {
-        files: BTreeMap<PathBuf, Arc<Vec<u8>>>,
-        faults: Arc<Faults>,
-    }
-
-    pub(crate) struct Faults {
-        pub(crate) calls: AtomicU64,
-        pub(crate) fail_at: AtomicU64,
-        /// The call from which on every file has lost its bytes from `shrunk_to` on.
-        pub(crate) shrink_at: AtomicU64,
-        pub(crate) shrunk_to: AtomicU64,
-        /// The most bytes that one read gives.
-        pub(crate) read_bytes_max: AtomicU64,
-    }
-
-    impl Default for Faults {
-        fn default() -> Self {
-            let never = || AtomicU64::new(u64::MAX);
-            Self {
-                calls: AtomicU64::new(0),
-                fail_at: never(),
-                shrink_at: never(),
-                shrunk_to: never(),
-                read_bytes_max: never(),
-            }
-        }
-    }
-
-    impl Faults {
-        fn call(&self) -> io::Result<u64> {
-            let call = self.calls.fetch_add(1, Ordering::Relaxed);
-            if call == self.fail_at.load(Ordering::Relaxed) {
-                return Err(io::Error::other("a fault on order"));
-            }
-            Ok(call)
-        }
-    }
-
-    impl SimulatedDisk {
-        pub(crate) fn with(path: &str, bytes: impl Into<Vec<u8>>) -> Self {
-            let mut disk = Self::default();
-            disk.add(path, bytes);
-            disk
-        }
-
-        pub(crate) fn add(&mut self, path: &str, bytes: impl Into<Vec<u8>>) {
-            self.files.insert(path.into(), Arc::new(bytes.into()));
-        }
-
-        pub(crate) fn faults(&self) -> &Faults {
-            &self.faults
-        }
-    }
-
-    struct SimulatedSource {
-        bytes: Arc<Vec<u8>>,
-        faults: Arc<Faults>,
-    }
-
-    impl Disk for SimulatedDisk {
-        fn open(&self, path: &Path) -> io::Result<Box<dyn Source>> {
-            self.faults.call()?;
-            let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
-            Ok(Box::new(SimulatedSource { bytes: bytes.clone(), faults: self.faults.clone() }))
-        }
-
-        fn list(&self, folder: &Path) -> io::Result<Vec<Entry>> {
-            self.faults.call()?;
-            let inside = self.files.keys().filter_map(|path| path.strip_prefix(folder).ok());
-            let entries: Vec<_> = inside
-                .filter_map(|path| {
-                    let mut parts = path.iter();
-                    let name = parts.next()?.to_os_string();
-                    let kind = if parts.next().is_some() { PathKind::Folder } else { PathKind::File };
-                    Some(Entry { name, kind })
-                })
-                .collect();
-            if entries.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(entries) }
-        }
-
-        fn kind(&self, path: &Path) -> io::Result<PathKind> {
-            self.faults.call()?;
-            if self.files.contains_key(path) {
-                Ok(PathKind::File)
-            } else if self.files.keys().any(|file| file.starts_with(path)) {
-                Ok(PathKind::Folder)
-            } else {
-                Err(io::ErrorKind::NotFound.into())
-            }
-        }
-    }
-
-    impl Source for SimulatedSource {
-        fn len(&self) -> u64 {
-            self.bytes.len() as u64
-        }
-
-        fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-            let call = self.faults.call()?;
-            let mut end = self.bytes.len() as u64;
-            if call >= self.faults.shrink_at.load(Ordering::Relaxed) {
-                end = end.min(self.faults.shrunk_to.load(Ordering::Relaxed));
-            }
-            let bytes_max = self.faults.read_bytes_max.load(Ordering::Relaxed).min(buffer.len() as u64);
-            let count = bytes_max.min(end.saturating_sub(at)) as usize;
-            let at = at.min(end) as usize;
-            buffer[..count].copy_from_slice(&self.bytes[at..at + count]);
-            Ok(count)
-        }
-    }
-}
+#[path = "disk_simulated.rs"]
+pub(crate) mod simulated;
 
 #[cfg(test)]
 mod tests {

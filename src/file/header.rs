@@ -89,6 +89,38 @@ pub struct TextHeader {
 }
 
 impl TextHeader {
+    /// The header of a file of ours.
+    pub(crate) fn new(filetype: FileType, instance: Option<String>, vclock: Vclock) -> Self {
+        let mut header = Self {
+            filetype,
+            version: "0.13".into(),
+            writer: Some(concat!("Lycosa ", env!("CARGO_PKG_VERSION")).into()),
+            instance,
+            vclock,
+            prev_vclock: None,
+            unknown: Vec::new(),
+            bytes: 0,
+        };
+        header.bytes = header.to_text().len();
+        header
+    }
+
+    /// The header as it stands at the beginning of its file.
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.filetype, self.version);
+        let mut line = |key: &str, value: Option<&dyn fmt::Display>| {
+            if let Some(value) = value {
+                text += &format!("{key}: {value}\n");
+            }
+        };
+        line("Version", self.writer.as_ref().map(|writer| writer as _));
+        line("Instance", self.instance.as_ref().map(|instance| instance as _));
+        line("VClock", Some(&self.vclock));
+        line("PrevVClock", self.prev_vclock.as_ref().map(|vclock| vclock as _));
+        text.push('\n');
+        text
+    }
+
     /// Reads a header from the first bytes of a file: all of it, or at least the longest header's.
     pub(crate) fn parse(file: &[u8]) -> Result<Self, Error> {
         let filetype = filetype(file)?;
@@ -226,6 +258,19 @@ mod tests {
         assert_eq!(header.prev_vclock.unwrap().to_string(), "{1: 3}");
         assert_eq!(&LOG[header.bytes..], b"blocks");
         assert!(header.unknown.is_empty());
+    }
+
+    #[test]
+    fn a_header_is_written_as_it_is_read() {
+        let mut header = TextHeader::new(
+            FileType::Snap,
+            Some("78e0015e-511c-44a5-88b2-181e67295f91".into()),
+            Vclock::default(),
+        );
+        assert_eq!(TextHeader::parse(header.to_text().as_bytes()).unwrap(), header);
+        header.prev_vclock = Some("{0: 1, 2: 3}".parse().unwrap());
+        header.bytes = header.to_text().len();
+        assert_eq!(TextHeader::parse(header.to_text().as_bytes()).unwrap(), header);
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl<F: Deref<Target = ContainerFile>> HeadReader<F> {
         }
     }
 
+    /// Goes on at a block that was found elsewhere, which gets this number.
+    pub(super) fn jump(&mut self, byte: u64, index: u64) {
+        (self.byte, self.index, self.before) = (byte, index, None);
+    }
+
     /// What shows that the block at `byte`, which runs past the end of the file, was not torn.
     fn what_follows(&self, byte: u64) -> Result<Option<String>, Error> {
         let file = &*self.file;
@@ -187,7 +192,7 @@ fn is_torn(file: &ContainerFile, byte: u64, error: &Error) -> Result<bool, Error
 }
 
 /// The first whole block that begins after `byte`.
-fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Error> {
+pub(super) fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Error> {
     let file_bytes = file.bytes();
     let mut sum_bytes_left = SEARCH_SUM_BYTES_MIN + 2 * file_bytes;
     let mut buffer = vec![0; SEARCH_BYTES];

@@ -63,6 +63,12 @@ pub(crate) struct LogChain {
 }
 
 impl LogChain {
+    /// A log alone, from its own beginning.
+    pub(super) fn of(file: &ContainerFile) -> Self {
+        let (covered, files) = (file.header.vclock, vec![LogFile::new(file)]);
+        Self { files, covered, unfinished: None, fault: None, stop: Stop::default(), notices: Vec::new() }
+    }
+
     /// Bytes of the logs together.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()

@@ -9,7 +9,10 @@
 //!
 //! `disk` is the seam to the operating system, `source` an opened file; `heads` finds blocks and how a file
 //! ends. Two ways lead through a file: `heads` goes from block to block, `pipeline` takes blocks in any order
-//! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one.
+//! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one, `verify` all
+//! that is wrong with it.
+//!
+//! The way back: `writer` makes blocks of rows in many threads, `new_file` a file that is whole or not there.
 //!
 //! Logs are read as transactions: `log` says which follow a snapshot; `segment` reads them in many threads and takes them
 //! apart into the compact rows of `log_row`; `framing` puts those together again, with an eye for what `habits`
@@ -28,6 +31,7 @@ pub(crate) mod info;
 pub(crate) mod log;
 mod log_end;
 pub(crate) mod log_row;
+pub(crate) mod new_file;
 pub(crate) mod pipeline;
 pub(crate) mod rewind;
 pub(crate) mod row;
@@ -40,3 +44,5 @@ pub(crate) mod transaction;
 #[cfg(test)]
 mod transaction_tests;
 pub(crate) mod vclock;
+pub(crate) mod verify;
+pub(crate) mod writer;

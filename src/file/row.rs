@@ -19,7 +19,7 @@
 
 use super::header::FileType;
 use crate::error::{Error, ErrorKind};
-use crate::msgpack::{Fault, FaultKind, class, read, skip};
+use crate::msgpack::{Fault, FaultKind, class, read, skip, write};
 
 /// Request types: what a row is.
 pub(crate) mod kind {
@@ -81,7 +81,7 @@ mod head_key {
 }
 
 /// Body keys, by the types of request that use them.
-mod body_key {
+pub(crate) mod body_key {
     pub(super) const SPACE_ID: u64 = 0x10;
     pub(super) const INDEX_ID: u64 = 0x11;
     pub(super) const INDEX_BASE: u64 = 0x15;
@@ -95,13 +95,13 @@ mod body_key {
     pub(super) const BEGIN_KEY: u64 = 0x37;
     pub(super) const END_KEY: u64 = 0x38;
 
-    pub(super) const SYNCHRO_REPLICA_ID: u64 = 0x02;
-    pub(super) const SYNCHRO_LSN: u64 = 0x03;
-    pub(super) const SYNCHRO_VCLOCK: u64 = 0x26;
-    pub(super) const SYNCHRO_TERM: u64 = 0x53;
+    pub(crate) const SYNCHRO_REPLICA_ID: u64 = 0x02;
+    pub(crate) const SYNCHRO_LSN: u64 = 0x03;
+    pub(crate) const SYNCHRO_VCLOCK: u64 = 0x26;
+    pub(crate) const SYNCHRO_TERM: u64 = 0x53;
 
-    pub(super) const RAFT_TERM: u64 = 0x00;
-    pub(super) const RAFT_VOTE: u64 = 0x01;
+    pub(crate) const RAFT_TERM: u64 = 0x00;
+    pub(crate) const RAFT_VOTE: u64 = 0x01;
 }
 
 /// A half of a row.
@@ -606,6 +606,76 @@ fn whole(bytes: &[u8], what: &str, fault: Fault) -> Error {
     Error::new(kind, what)
         .expected(fault.expected())
         .found(format_args!("{found} at byte {} of the unpacked block", fault.at))
+}
+
+/// A row that is to be written to a snapshot.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowOut<'a> {
+    kind: u64,
+    /// Of a local space, or a row that concerns its instance alone.
+    is_local: bool,
+    /// Present where the body is a tuple of this space.
+    space_id: Option<u32>,
+    /// The tuple, or the whole body.
+    bytes: &'a [u8],
+}
+
+impl<'a> RowOut<'a> {
+    /// A tuple of a space.
+    pub(crate) fn insert(space_id: u32, is_local: bool, tuple: &'a [u8]) -> Self {
+        Self { kind: kind::INSERT, is_local, space_id: Some(space_id), bytes: tuple }
+    }
+
+    /// A row of a type that brings no tuple.
+    pub(crate) fn other(kind: u64, is_local: bool, body: &'a [u8]) -> Self {
+        Self { kind, is_local, space_id: None, bytes: body }
+    }
+
+    /// Bytes of its tuple, if it brings one.
+    pub(crate) fn tuple_bytes(&self) -> u64 {
+        self.space_id.map_or(0, |_| self.bytes.len() as u64)
+    }
+
+    /// Bytes of the row as the one of this number.
+    pub(crate) fn snapshot_bytes(&self, number: u64) -> usize {
+        let number_bytes = match number {
+            0 => 0,
+            1..=0x7f => 2,
+            0x80..=0xff => 3,
+            0x100..=0xffff => 4,
+            0x1_0000..=0xffff_ffff => 6,
+            _ => 10,
+        };
+        let local_bytes = if self.is_local { 2 } else { 0 };
+        let space_bytes = if self.space_id.is_some() { 8 } else { 0 };
+        1 + 2 + local_bytes + number_bytes + 10 + space_bytes + self.bytes.len()
+    }
+
+    /// Writes the row as Tarantool writes it to a snapshot: the first row goes without its number, which is 0.
+    #[inline]
+    pub(crate) fn write_to_snapshot(&self, out: &mut Vec<u8>, number: u64, time: f64) {
+        let pairs = 2 + u32::from(self.is_local) + u32::from(number != 0);
+        write::map(out, pairs);
+        let mut pair = |key: u64, value: u64| {
+            write::uint(out, key);
+            write::uint(out, value);
+        };
+        pair(head_key::REQUEST_TYPE, self.kind);
+        if self.is_local {
+            pair(head_key::GROUP_ID, 1);
+        }
+        if number != 0 {
+            pair(head_key::LSN, number);
+        }
+        write::uint(out, head_key::TIMESTAMP);
+        write::double(out, time);
+        if let Some(space_id) = self.space_id {
+            out.extend_from_slice(&[0x82, body_key::SPACE_ID as u8, 0xce]);
+            out.extend_from_slice(&space_id.to_be_bytes());
+            out.push(body_key::TUPLE as u8);
+        }
+        out.extend_from_slice(self.bytes);
+    }
 }
 
 /// The name of a request type, or its number.

@@ -10,6 +10,7 @@ pub(crate) mod compare;
 pub(crate) mod decimal;
 mod decimal_sum;
 pub(crate) mod ext;
+pub(crate) mod look;
 pub(crate) mod parse;
 pub(crate) mod print;
 pub(crate) mod print_lua;

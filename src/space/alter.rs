@@ -311,6 +311,12 @@ impl<'a> Catalog<'a> {
         self.schema.give_up(id);
     }
 
+    /// All tuples of a space that is in memory with its primary index; none of another.
+    pub(crate) fn rows(&self, id: u32) -> impl Iterator<Item = &[u8]> {
+        let primary = self.tables.get(&id).and_then(|living| living.table.primary());
+        primary.into_iter().flat_map(|primary| primary.all()).map(|tuple| tuple.data())
+    }
+
     /// The table of a space that is known to be there.
     fn tuples(&self, id: u32, key: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Some(primary) = self.tables.get(&id).and_then(|living| living.table.primary()) else {

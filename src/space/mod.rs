@@ -5,6 +5,7 @@
 //! - `catalog`: all of them together as a [`Schema`](catalog::Schema): cross checks, and what is absent and why.
 //! - `loader`: a space while a snapshot is replayed into it.
 //! - `table`: a space in memory: look-ups and walks.
+//! - `left_out`: which rows of system spaces go with spaces that are left out of a snapshot.
 //! - `change`: a tuple put in, replaced or deleted in a table and all its indexes.
 
 pub(crate) mod alter;
@@ -13,6 +14,7 @@ pub(crate) mod change;
 #[cfg(test)]
 mod change_tests;
 pub(crate) mod definition;
+pub(crate) mod left_out;
 pub(crate) mod loader;
 pub(crate) mod request;
 pub(crate) mod room;

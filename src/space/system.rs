@@ -28,9 +28,12 @@ use crate::tuple::path::Path;
 pub(crate) const SCHEMA_ID: u32 = 272;
 pub(crate) const COLLATION_ID: u32 = 276;
 pub(crate) const SPACE_ID: u32 = 280;
+pub(crate) const SEQUENCE_ID: u32 = 284;
+pub(crate) const SEQUENCE_DATA_ID: u32 = 285;
 pub(crate) const INDEX_ID: u32 = 288;
 pub(crate) const CLUSTER_ID: u32 = 320;
 pub(crate) const TRUNCATE_ID: u32 = 330;
+pub(crate) const SPACE_SEQUENCE_ID: u32 = 340;
 
 /// Whether rows of this space say how other rows are to be read.
 pub(crate) fn defines(space_id: u32) -> bool {

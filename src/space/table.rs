@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::definition::SpaceDef;
+use super::definition::{IndexDef, SpaceDef};
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Built, Cost};
 use crate::index::hash::HashIndex;
@@ -51,6 +51,14 @@ impl Table {
             (Some(def), Some(data)) if def.id == 0 => data.as_ref(),
             _ => None,
         }
+    }
+
+    /// An index with each tuple once: the primary one, or where it is not there the first of the others.
+    pub(crate) fn whole(&self) -> Option<&IndexData> {
+        let is_whole =
+            |def: &IndexDef| !def.has_multikey() && !def.parts.iter().any(|part| part.exclude_null);
+        let mut indexes = self.def.indexes.iter().zip(&self.indexes);
+        indexes.find_map(|(def, data)| data.as_ref().filter(|_| is_whole(def)))
     }
 
     /// The fingerprint by a scan: CRC-32 over the tuples in the order of the primary key; where that is a HASH, the sum

@@ -17,6 +17,9 @@
 
 use std::collections::VecDeque;
 
+use super::synchro::Promote;
+use crate::file::vclock::Vclock;
+
 /// What a log says about a transaction's waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Waits {
@@ -33,6 +36,8 @@ pub(super) struct Limbo<T> {
     owner: u32,
     /// The term of the last PROMOTE or DEMOTE.
     term: u64,
+    /// How far the queue of each owner is confirmed.
+    confirmed: Vclock,
     queue: VecDeque<Waiting<T>>,
 }
 
@@ -61,8 +66,17 @@ impl<T> Decided<T> {
 
 impl<T> Limbo<T> {
     /// As a snapshot's row of RAFT_PROMOTE says; all 0 where there is none.
-    pub(super) fn new(owner: u32, term: u64) -> Self {
-        Self { owner, term, queue: VecDeque::new() }
+    pub(super) fn new(promote: Promote) -> Self {
+        let Promote { owner, term, confirmed, .. } = promote;
+        Self { owner, term, confirmed, queue: VecDeque::new() }
+    }
+
+    /// What a snapshot of the present state says; `before` is what the last one said. Nothing, if neither it nor the logs
+    /// have said anything.
+    pub(super) fn promote_row(&self, before: Option<Promote>) -> Option<Promote> {
+        let Self { owner, term, confirmed, .. } = *self;
+        let has_vclock = before.is_some_and(|before| before.has_vclock);
+        (before.is_some() || term > 0).then_some(Promote { owner, term, confirmed, has_vclock })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -89,6 +103,7 @@ impl<T> Limbo<T> {
         if owner != self.owner {
             return Vec::new();
         }
+        self.confirmed.raise(owner, lsn);
         let Some(last) = self.queue.iter().rposition(|waiting| waiting.is_sync && waiting.lsn <= lsn) else {
             return Vec::new();
         };
@@ -132,7 +147,7 @@ mod tests {
 
     /// A queue of replica 1; upper case is synchronous, the LSN is the place from 1 on.
     fn queue(transactions: &str) -> Limbo<char> {
-        let mut limbo = Limbo::new(0, 0);
+        let mut limbo = Limbo::new(Promote::default());
         for (lsn, name) in (1..).zip(transactions.chars()) {
             limbo.push(1, lsn, name.is_uppercase(), name);
         }
@@ -152,7 +167,7 @@ mod tests {
         let sync = Waits { for_quorum: true, for_others: true };
         let behind = Waits { for_quorum: false, for_others: true };
         let never = Waits { for_quorum: false, for_others: false };
-        let empty: Limbo<char> = Limbo::new(0, 0);
+        let empty: Limbo<char> = Limbo::new(Promote::default());
         assert_eq!([sync, behind, never].map(|waits| empty.holds(waits)), [true, false, false]);
         assert_eq!([sync, behind, never].map(|waits| queue("A").holds(waits)), [true, true, false]);
     }
@@ -192,10 +207,14 @@ mod tests {
         let decided = limbo.promote(1, 1, 2, 2);
         assert_eq!((text(decided.confirmed), text(decided.rolled_back)), ("Ab".into(), "Cd".into()));
         // A promotion of the same term, and rows about the owner before, come too late.
+        let row = limbo.promote_row(None).unwrap();
+        assert_eq!((row.owner, row.term, row.confirmed.to_string()), (2, 2, "{1: 1}".into()));
         limbo.push(2, 7, true, 'X');
         assert_eq!(limbo.promote(2, 7, 2, 3), Decided::nothing());
         assert!(limbo.confirm(1, 9).is_empty());
         assert_eq!(text(limbo.confirm(2, 7)), "X");
         assert!(limbo.is_empty());
+        assert_eq!(limbo.promote_row(None).unwrap().confirmed.to_string(), "{1: 1, 2: 7}");
+        assert_eq!(queue("Ab").promote_row(None), None);
     }
 }

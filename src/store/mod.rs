@@ -7,6 +7,9 @@ mod recover;
 mod replay;
 pub(crate) mod report;
 mod rows;
+mod sequences;
+pub(crate) mod snapshot;
+mod synchro;
 #[expect(unsafe_code, reason = "getrusage fills a C struct")]
 mod usage;
 
@@ -42,6 +45,7 @@ pub struct Store {
     schema: Schema,
     tables: Vec<Table>,
     report: LoadReport,
+    origin: recover::Origin,
 }
 
 impl Store {
@@ -60,8 +64,8 @@ impl Store {
     /// # Errors
     /// As [`Store::open`]; `Memory` where a limit is reached, `NoSuchSpace` and `Absent` for spaces asked for.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let recover::Recovered { schema, tables, report } = recover::recover(path.as_ref(), options)?;
-        Ok(Self { schema, tables, report })
+        let recover::Recovered { schema, tables, report, origin } = recover::recover(path.as_ref(), options)?;
+        Ok(Self { schema, tables, report, origin })
     }
 
     /// The definitions of all spaces, also of those that were not loaded.

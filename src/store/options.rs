@@ -62,7 +62,7 @@ impl fmt::Display for SpaceSelector {
     }
 }
 
-/// A stage of opening a store, in the order in which they come.
+/// A stage of opening a store, in the order in which they come, or of writing a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -82,6 +82,8 @@ pub enum Stage {
     Logs,
     /// Summing up the spaces that the logs have changed.
     Sums,
+    /// Writing a snapshot.
+    Write,
 }
 
 impl Stage {
@@ -96,21 +98,22 @@ impl Stage {
             Self::Secondary => "secondary",
             Self::Logs => "logs",
             Self::Sums => "sums",
+            Self::Write => "write",
         }
     }
 }
 
-/// How far opening a store has come.
+/// How far opening a store, or writing a snapshot, has come.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Progress {
     /// The stage that is under way.
     pub stage: Stage,
-    /// Rows read so far.
+    /// Rows read so far, or written.
     pub rows: u64,
-    /// Bytes of the file read so far.
+    /// Bytes of the file read so far; where a snapshot is written, of tuples.
     pub bytes: u64,
-    /// Bytes of the file.
+    /// Bytes of the file, or of all tuples.
     pub bytes_total: u64,
 }
 
@@ -133,6 +136,7 @@ pub struct Options {
     pub(crate) threads: usize,
     pub(crate) max_memory: Option<u64>,
     pub(crate) spaces: Vec<SpaceSelector>,
+    pub(crate) system_spaces: bool,
     pub(crate) hints: bool,
     pub(crate) nested: bool,
     pub(crate) fingerprint: bool,
@@ -150,6 +154,7 @@ impl Default for Options {
             threads: 0,
             max_memory: None,
             spaces: Vec::new(),
+            system_spaces: false,
             hints: true,
             nested: false,
             fingerprint: true,
@@ -234,6 +239,12 @@ impl Options {
         self
     }
 
+    /// Loads the system spaces besides those asked for: what writing a snapshot of them needs.
+    pub fn system_spaces(mut self, yes: bool) -> Self {
+        self.system_spaces = yes;
+        self
+    }
+
     /// Whether indexes are built with hints (they are, unless somebody wants to measure what hints are worth).
     pub fn hints(mut self, yes: bool) -> Self {
         self.hints = yes;
@@ -270,6 +281,7 @@ impl fmt::Debug for Options {
             .field("threads", &self.threads)
             .field("max_memory", &self.max_memory)
             .field("spaces", &self.spaces)
+            .field("system_spaces", &self.system_spaces)
             .field("hints", &self.hints)
             .field("nested", &self.nested)
             .field("fingerprint", &self.fingerprint)

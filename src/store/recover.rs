@@ -21,6 +21,7 @@ use super::options::{Options, Progress, Stage};
 use super::replay::Replay;
 use super::report::{IndexReport, LoadReport, LogReport, SpaceReport, Stages};
 use super::rows::{self, Spaces, Task, Worker};
+use super::synchro::Synchro;
 use super::usage::Usage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::block::BlockHead;
@@ -30,9 +31,10 @@ use crate::file::heads::scan_heads;
 use crate::file::log::{self, LogChain};
 use crate::file::pipeline::BlockLoader;
 use crate::file::rewind::snapshot_up_to;
-use crate::file::row::{Row, SnapRow, kind, snapshot_row};
+use crate::file::row::{SnapRow, snapshot_row};
 use crate::file::source::ContainerFile;
 use crate::file::transaction::{LogEnd, for_each_transaction};
+use crate::file::vclock::Vclock;
 use crate::index::build::{Cost, Part, Scratch};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, SYSTEM_SPACE_ID_END};
 use crate::msgpack::skip;
@@ -63,6 +65,17 @@ pub(crate) struct Recovered {
     /// The loaded spaces, by id.
     pub(crate) tables: Vec<Table>,
     pub(crate) report: LoadReport,
+    pub(crate) origin: Origin,
+}
+
+/// Of a state, what is neither a definition nor a tuple: where it comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    /// UUID of the instance.
+    pub(crate) instance: Option<String>,
+    /// Of the last transaction.
+    pub(crate) vclock: Vclock,
+    pub(super) synchro: Synchro,
 }
 
 /// Reads the definitions alone.
@@ -121,7 +134,7 @@ fn recover_from(
         // A definition stands behind rows of user spaces: no Tarantool writes that, but some read it.
         loaded = load(Definitions::Everywhere);
     }
-    let Loaded { mut schema, mut tables, threads, mut rows, promoted, budget, notices } = loaded?;
+    let Loaded { mut schema, mut tables, threads, mut rows, synchro, budget, notices } = loaded?;
 
     let header = &snapshot.file.header;
     let mut report = LoadReport::new(&snapshot.file.path, header.instance.clone(), &header.vclock, threads);
@@ -129,6 +142,7 @@ fn recover_from(
     report.notices.extend_from_slice(schema.notices());
     report.notices.extend(header.instance.as_deref().and_then(|instance| schema.instance_notice(instance)));
     report.notices.extend(notices);
+    let mut origin = Origin { instance: header.instance.clone(), vclock: header.vclock, synchro };
     if let Some(chain) = chain {
         let chain = chain?;
         let noticed = schema.notices().len();
@@ -136,9 +150,11 @@ fn recover_from(
         let replay_threads = parallel::threads_for(options.threads, usize::MAX);
         let catalog =
             Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options), rows_to_come);
-        let mut replay = Replay::new(catalog, &chain, promoted, budget, options.skip_unknown, replay_threads);
+        let synchro = origin.synchro.clone();
+        let mut replay = Replay::new(catalog, &chain, synchro, budget, options.skip_unknown, replay_threads);
         let end = replay_logs(&mut replay, &chain, options, &snapshot)?;
         let mut logs = std::mem::take(&mut replay.report);
+        (origin.vclock, origin.synchro) = (end.vclock, replay.synchro);
         (schema, tables) = replay.catalog.finish(options.threads)?;
         report.vclock = end.vclock.to_string();
         report.notices.extend_from_slice(&schema.notices()[noticed..]);
@@ -172,7 +188,7 @@ fn recover_from(
     let log_bytes = report.logs.as_ref().map_or(0, |logs| logs.bytes);
     (report.stages, report.total) = stages.finish(rows, snapshot.file.bytes() + log_bytes);
     report.peak_memory_bytes = Usage::of_process().peak_bytes;
-    Ok(Recovered { schema, tables, report })
+    Ok(Recovered { schema, tables, report, origin })
 }
 
 fn replay_logs(
@@ -251,8 +267,6 @@ struct Snapshot {
 /// The definitions, and the first block with a row of a user space.
 struct SchemaRows {
     schema: Schema,
-    /// Owner and term of the queue of synchronous transactions.
-    promoted: (u32, u64),
     rows: u64,
     user_block: usize,
 }
@@ -262,7 +276,7 @@ struct Loaded {
     tables: Vec<Table>,
     threads: usize,
     rows: u64,
-    promoted: (u32, u64),
+    synchro: Synchro,
     budget: Arc<Budget>,
     notices: Vec<String>,
 }
@@ -292,7 +306,7 @@ impl Snapshot {
     fn schema(&self, definitions: Definitions) -> Result<SchemaRows> {
         let mut builder = SchemaBuilder::new();
         let mut loader = BlockLoader::new(&self.file, self.unpacked_bytes_max);
-        let (mut rows, mut user_block, mut promoted) = (0, self.heads.len(), (0, 0));
+        let (mut rows, mut user_block) = (0, self.heads.len());
         'blocks: for (number, head) in self.heads.iter().enumerate() {
             let payload = loader.load(head)?;
             let (mut at, mut row) = (0, 0);
@@ -314,11 +328,6 @@ impl Snapshot {
                         }
                         row_end.unwrap_or(tuple_end)
                     }
-                    SnapRow::Other { kind: kind::RAFT_PROMOTE, row_end, .. } => {
-                        let body = Row::decode(payload, at).map_err(placed)?.body.unwrap_or_default();
-                        promoted = (body.replica_id.unwrap_or(0), body.term.unwrap_or(0));
-                        row_end
-                    }
                     SnapRow::Other { row_end, .. } => row_end,
                 };
                 row += 1;
@@ -326,7 +335,7 @@ impl Snapshot {
             rows += row;
         }
         let schema = builder.finish().map_err(|error| self.file.place(error))?;
-        Ok(SchemaRows { schema, promoted, rows, user_block })
+        Ok(SchemaRows { schema, rows, user_block })
     }
 
     fn load(
@@ -338,7 +347,7 @@ impl Snapshot {
         stages: &mut Stages,
     ) -> Result<Loaded> {
         let placed = |error: Error| self.file.place(error);
-        let SchemaRows { schema, promoted, rows, user_block } = self.schema(definitions)?;
+        let SchemaRows { schema, rows, user_block } = self.schema(definitions)?;
         let budget = Arc::new(Budget::new(options.max_memory));
         let mut spaces = Spaces::new(&schema, is_loaded, load_options(options), &budget).map_err(placed)?;
         stages.end(Stage::Schema, rows, self.bytes_before(user_block));
@@ -369,10 +378,12 @@ impl Snapshot {
         stages.end(Stage::Rows, rows, self.file.bytes());
 
         let mut by_space: Vec<Vec<_>> = spaces.loaders.iter().map(|_| Vec::new()).collect();
-        let mut numbers = Vec::new();
+        let (mut numbers, mut synchro) = (Vec::new(), Synchro::default());
         for worker in workers {
-            let (space_workers, block_numbers) = worker.finish();
+            let (space_workers, block_numbers, rows) = worker.finish();
             numbers.extend(block_numbers);
+            synchro.raft = synchro.raft.or(rows.raft);
+            synchro.promote = synchro.promote.or(rows.promote);
             by_space.iter_mut().zip(space_workers).for_each(|(all, worker)| all.extend(worker));
         }
         let mut notices = Vec::new();
@@ -387,7 +398,7 @@ impl Snapshot {
         let entries =
             tables.iter().flat_map(|table| table.indexes.iter().skip(1).flatten()).map(|index| index.len());
         stages.end(Stage::Secondary, entries.sum(), 0);
-        Ok(Loaded { schema, tables, threads, rows, promoted, budget, notices })
+        Ok(Loaded { schema, tables, threads, rows, synchro, budget, notices })
     }
 
     /// Learns the ranges of keys of the spaces that fill much of the file.

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::limbo::{Limbo, Waits};
 use super::report::LogReport;
+use super::sequences::{Sequences, is_about_sequences};
+use super::synchro::{Promote, Synchro};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::habits::version_of;
 use crate::file::log::LogChain;
@@ -57,6 +59,8 @@ struct Dialect {
 pub(super) struct Replay<'a> {
     pub(super) catalog: Catalog<'a>,
     limbo: Limbo<OwnedTransaction>,
+    pub(super) synchro: Synchro,
+    sequences: Sequences,
     budget: Arc<Budget>,
     dialects: Vec<Dialect>,
     files: Vec<PathBuf>,
@@ -66,12 +70,11 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// `promoted`: owner and term of the queue of synchronous transactions, as the snapshot has them. `threads`: that apply
-    /// rows.
+    /// `synchro`: as the snapshot has it. `threads`: that apply rows.
     pub(super) fn new(
         catalog: Catalog<'a>,
         chain: &LogChain,
-        promoted: (u32, u64),
+        synchro: Synchro,
         budget: Arc<Budget>,
         skips_unknown: bool,
         threads: usize,
@@ -82,7 +85,9 @@ impl<'a> Replay<'a> {
         };
         Self {
             catalog,
-            limbo: Limbo::new(promoted.0, promoted.1),
+            limbo: Limbo::new(synchro.promote.unwrap_or_default()),
+            synchro,
+            sequences: Sequences::default(),
             budget,
             dialects: chain.files.iter().map(|file| dialect(&file.header.writer)).collect(),
             files: chain.files.iter().map(|file| file.path.clone()).collect(),
@@ -154,14 +159,16 @@ impl<'a> Replay<'a> {
 
     /// What still waits at the end of the logs is applied, as Tarantool shows it to itself, or left out.
     pub(super) fn finish(&mut self, drop_unconfirmed: bool) -> Result<()> {
-        let limbo = std::mem::replace(&mut self.limbo, Limbo::new(0, 0));
+        self.synchro.promote = self.limbo.promote_row(self.synchro.promote);
+        let limbo = std::mem::replace(&mut self.limbo, Limbo::new(Promote::default()));
         for owned in limbo.finish() {
             self.report.unconfirmed_transactions += 1;
             if !drop_unconfirmed {
                 self.apply_late(&owned)?;
             }
         }
-        self.flush()
+        self.flush()?;
+        self.sequences.give_back(&mut self.catalog)
     }
 
     fn apply(&mut self, transaction: &Transaction<'_>) -> Result<(), RowFault> {
@@ -197,9 +204,12 @@ impl<'a> Replay<'a> {
             *number += 1;
             return Ok(());
         }
-        let Self { catalog, batch, report, .. } = self;
+        let Self { catalog, batch, report, sequences, .. } = self;
+        sequences.prepare(catalog);
         let (space_id, living) = match living(catalog, &row, report)? {
-            Some((space_id, living)) if !system::is_followed(space_id) => (space_id, living),
+            Some((space_id, living)) if !system::is_followed(space_id) && !is_about_sequences(space_id) => {
+                (space_id, living)
+            }
             found => {
                 if found.is_some() {
                     self.definition(&row, transaction.place(*number))?;
@@ -215,6 +225,9 @@ impl<'a> Replay<'a> {
                 Err(error) if error.kind() == ErrorKind::Memory && !batch.is_empty() => return self.flush(),
                 outcome => outcome?,
             };
+            if let (kind::INSERT | kind::REPLACE, Some(tuple)) = (row.kind(), row.tuple()) {
+                sequences.follow(space_id, tuple);
+            }
             *number += 1;
             if is_full {
                 return self.flush();
@@ -226,10 +239,11 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// A row of a system space that definitions follow.
+    /// A row of a system space that definitions or counters of sequences follow.
     #[cold]
     fn definition(&mut self, row: &LogRow<'_>, place: RowPlace) -> Result<()> {
         self.flush()?;
+        self.sequences.give_back(&mut self.catalog)?;
         let Self { catalog, batch, report, .. } = self;
         let Some((space_id, living)) = living(catalog, row, report)? else { return Ok(()) };
         let old = present(living, row)?;
@@ -267,7 +281,11 @@ impl<'a> Replay<'a> {
     fn other(&mut self, row: &LogRow<'_>) -> Result<()> {
         let found = row.kind();
         match found {
-            kind::NOP | kind::RAFT => return Ok(()),
+            kind::NOP => return Ok(()),
+            kind::RAFT => {
+                let body = row.whole()?.body.unwrap_or_default();
+                return self.synchro.take(kind::RAFT, &body);
+            }
             kind::DELETE_RANGE => return self.range(row),
             _ => {}
         }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::options::{Options, SpaceSelector};
+use super::synchro::Synchro;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::block::BlockHead;
 use crate::file::pipeline::BlockLoader;
-use crate::file::row::{SnapRow, kind, kind_text, snapshot_row};
+use crate::file::row::{Row, SnapRow, kind, kind_text, snapshot_row};
 use crate::file::source::ContainerFile;
+use crate::limits::SYSTEM_SPACE_ID_END;
 use crate::msgpack::skip;
 use crate::space::catalog::Schema;
 use crate::space::loader::{LoadOptions, Sample, SpaceLoader, SpaceWorker};
@@ -72,7 +74,9 @@ impl Spaces {
 
 /// Whether a space is among those that the options ask for.
 pub(super) fn is_wanted(space: &SpaceDef, options: &Options) -> bool {
-    options.spaces.is_empty() || options.spaces.iter().any(|selector| is(space, selector))
+    options.spaces.is_empty()
+        || options.spaces.iter().any(|selector| is(space, selector))
+        || (options.system_spaces && space.id < SYSTEM_SPACE_ID_END)
 }
 
 /// That there is each space that the options ask for, with its data.
@@ -89,7 +93,7 @@ pub(super) fn check_wanted(schema: &Schema, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn is(space: &SpaceDef, selector: &SpaceSelector) -> bool {
+pub(super) fn is(space: &SpaceDef, selector: &SpaceSelector) -> bool {
     match selector {
         SpaceSelector::Id(id) => space.id == *id,
         SpaceSelector::Name(name) => space.name == *name,
@@ -182,6 +186,7 @@ struct Sink<'a> {
     /// The space of the last row.
     last: Option<(u32, Fate)>,
     block: usize,
+    synchro: Synchro,
 }
 
 impl<'a> Worker<'a> {
@@ -189,7 +194,14 @@ impl<'a> Worker<'a> {
         let spaces = task.spaces.loaders.iter().map(|_| None).collect();
         Self {
             loader: BlockLoader::new(task.file, task.unpacked_bytes_max),
-            sink: Sink { task, spaces, touched: Vec::new(), last: None, block: 0 },
+            sink: Sink {
+                task,
+                spaces,
+                touched: Vec::new(),
+                last: None,
+                block: 0,
+                synchro: Synchro::default(),
+            },
             numbers: Vec::new(),
         }
     }
@@ -214,9 +226,9 @@ impl<'a> Worker<'a> {
         Ok((rows, bytes))
     }
 
-    /// What the worker has gathered of each space, and the row numbers of its blocks.
-    pub(super) fn finish(self) -> (Vec<Option<SpaceWorker>>, Vec<Numbers>) {
-        (self.sink.spaces, self.numbers)
+    /// What the worker has gathered of each space, the row numbers of its blocks, and rows that bring no tuples.
+    pub(super) fn finish(self) -> (Vec<Option<SpaceWorker>>, Vec<Numbers>, Synchro) {
+        (self.sink.spaces, self.numbers, self.sink.synchro)
     }
 }
 
@@ -263,7 +275,11 @@ impl Sink<'_> {
                 };
                 (row_end.unwrap_or(tuple_end), lsn)
             }
-            SnapRow::Other { kind: kind::RAFT | kind::RAFT_PROMOTE, lsn, row_end } => (row_end, lsn),
+            SnapRow::Other { kind: kind @ (kind::RAFT | kind::RAFT_PROMOTE), lsn, row_end } => {
+                let body = Row::decode(payload, at)?.body.unwrap_or_default();
+                self.synchro.take(kind, &body)?;
+                (row_end, lsn)
+            }
             SnapRow::Other { kind, .. } => {
                 return Err(Error::new(ErrorKind::Row, "request type")
                     .expected("INSERT, RAFT or RAFT_PROMOTE")

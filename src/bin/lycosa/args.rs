@@ -14,7 +14,8 @@ Exit codes:
   2  usage: unknown option, space or index, a key that does not fit
   3  cannot open: missing, not such a file, unsupported, over a limit, a log missing, index absent";
 
-/// Looks at, loads and measures data folders that Tarantool's memtx engine wrote. Nothing on disk is ever changed.
+/// Looks at, loads, measures and compacts data folders that Tarantool's memtx engine wrote. No file that is there is ever
+/// changed.
 #[derive(Debug, Parser)]
 #[command(name = "lycosa", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub struct Arguments {
@@ -69,6 +70,26 @@ Examples:
 A folder stands for its logs; a snapshot is named as a file. JSON is lossless: what it does not have is an
 object with one `$` key. Names of spaces, and the parts of keys, are those of the folder's newest state.")]
     Cat(CatArguments),
+    /// Find everything that is wrong with files or folders, and what it costs
+    #[command(after_help = "\
+Examples:
+  lycosa verify /var/lib/tarantool/app --deep
+  lycosa verify app/*.snap app/*.xlog
+
+A fault loses something or stops the opening; a notice is unusual but harmless, or what a crash
+leaves at the end of a log. Exit 1 if there is a fault.")]
+    Verify(VerifyArguments),
+
+    /// Write snapshot and logs as one fresh snapshot into a new folder
+    #[command(after_help = "\
+Examples:
+  lycosa compact /var/lib/tarantool/app fresh
+  lycosa compact app before --to-time 2026-01-31T12:00:00Z
+  lycosa compact app some --space users --space orders
+
+TARGET is made, or is an empty folder; DIR stays as it is. The snapshot is named by the vclock of
+the last transaction that is in it. Tarantool opens it as it opens its own.")]
+    Compact(CompactArguments),
 
     /// Measure
     Bench(BenchArguments),
@@ -304,6 +325,39 @@ impl CatArguments {
         }
         Ok(format)
     }
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArguments {
+    /// Data folders, or files: .snap, .xlog, and what else has the same container
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Open folders and snapshots as well: definitions, formats, unique keys, every row of the logs
+    #[arg(long)]
+    pub deep: bool,
+
+    /// Threads to read with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
+}
+
+#[derive(Debug, Args)]
+pub struct CompactArguments {
+    #[command(flatten)]
+    pub open: OpenArguments,
+
+    /// The folder for the snapshot
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+
+    /// Write only this space, and nothing that the system spaces say of others (repeatable)
+    #[arg(long, value_name = "SPACE")]
+    pub space: Vec<String>,
+
+    /// Level of zstd: 1 is fast, and on most rows as small as 3
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub level: i32,
 }
 
 #[derive(Debug, Args)]

@@ -93,6 +93,7 @@ fn exit_code(kind: ErrorKind) -> u8 {
         ErrorKind::Usage | ErrorKind::NoSuchSpace | ErrorKind::NoSuchIndex | ErrorKind::Key => USAGE,
         ErrorKind::Io
         | ErrorKind::Missing
+        | ErrorKind::Exists
         | ErrorKind::NotSuchFile
         | ErrorKind::Version
         | ErrorKind::Unsupported

@@ -92,7 +92,8 @@ fn absent(store: &Store) -> impl Iterator<Item = (&SpaceDef, &str)> {
     store.schema().spaces().iter().filter_map(|space| Some((space, space.absent.as_deref()?)))
 }
 
-fn stage(stage: &StageReport) -> Value {
+/// What a stage did and cost.
+pub fn stage(stage: &StageReport) -> Value {
     json!({
         "name": stage.name,
         "rows": stage.rows,

@@ -1,4 +1,4 @@
-//! The tool `lycosa`: looks at, loads and measures data folders of Tarantool's memtx engine.
+//! The tool `lycosa`: looks at, loads, measures and compacts data folders of Tarantool's memtx engine.
 //!
 //! It lives on the crate's public API alone: what it can do, any user of the library can do.
 //!
@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info cat bench    a command each
+//! load schema dump get info cat verify compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -17,6 +17,7 @@
 mod args;
 mod bench;
 mod cat;
+mod compact;
 mod dump;
 mod failure;
 mod get;
@@ -26,6 +27,7 @@ mod machine;
 mod print;
 mod progress;
 mod schema;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -50,6 +52,8 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Get(get) => get::run(get, json),
         Command::Info(info) => info::run(info, json),
         Command::Cat(cat) => cat::run(cat, json),
+        Command::Verify(verify) => verify::run(verify, json),
+        Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
         },

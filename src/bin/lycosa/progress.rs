@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use lycosa::Options;
+use lycosa::{Options, Progress, ProgressCallback, SnapshotOptions};
 
 use crate::print;
 
@@ -38,10 +38,25 @@ impl Bar {
         Self(Some(bar))
     }
 
-    /// Lets the library's progress drive the bar.
+    /// Lets the library's progress drive the bar while a store is opened.
     pub fn follow(&self, options: Options) -> Options {
-        let Some(bar) = self.0.clone() else { return options };
-        options.progress(Arc::new(move |progress: &lycosa::Progress| {
+        match self.callback() {
+            Some(callback) => options.progress(callback),
+            None => options,
+        }
+    }
+
+    /// The same while a snapshot is written.
+    pub fn follow_writing(&self, options: SnapshotOptions) -> SnapshotOptions {
+        match self.callback() {
+            Some(callback) => options.progress(callback),
+            None => options,
+        }
+    }
+
+    fn callback(&self) -> Option<ProgressCallback> {
+        let bar = self.0.clone()?;
+        Some(Arc::new(move |progress: &Progress| {
             bar.set_length(progress.bytes_total);
             bar.set_position(progress.bytes);
             bar.set_message(format!("{} {} rows", progress.stage.name(), print::count(progress.rows)));

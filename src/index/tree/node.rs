@@ -118,6 +118,10 @@ pub(crate) struct NodeRef<'a, const MULTI: bool> {
     pool: PhantomData<&'a NodePool>,
 }
 
+// SAFETY: it is a shared reference to a node and to its pool, which any thread may have: nobody writes a node while it is
+// shared.
+unsafe impl<const MULTI: bool> Send for NodeRef<'_, MULTI> {}
+
 impl NodePool {
     /// The node `id`, which has been begun with `NodeMut::begin`.
     #[inline]
