@@ -132,14 +132,14 @@ impl<F: Deref<Target = ContainerFile>> HeadReader<F> {
     }
 
     /// Goes on at a block that was found elsewhere, which gets this number.
-    pub(super) fn jump(&mut self, byte: u64, index: u64) {
+    fn jump(&mut self, byte: u64, index: u64) {
         (self.byte, self.index, self.before) = (byte, index, None);
     }
 
     /// What shows that the block at `byte`, which runs past the end of the file, was not torn.
     fn what_follows(&self, byte: u64) -> Result<Option<String>, Error> {
         let file = &*self.file;
-        if let Some(other) = whole_block_after(file, byte)? {
+        if let Some(other) = whole_block_after(file, byte, &mut search_budget(file))? {
             return Ok(Some(format!("a whole block at byte {other}")));
         }
         let marker_at = file.bytes().saturating_sub(block::MAGIC_END.len() as u64);
@@ -191,10 +191,18 @@ fn is_torn(file: &ContainerFile, byte: u64, error: &Error) -> Result<bool, Error
     }
 }
 
+/// Bytes that searches in a file may compute sums of.
+fn search_budget(file: &ContainerFile) -> u64 {
+    SEARCH_SUM_BYTES_MIN + 2 * file.bytes()
+}
+
 /// The first whole block that begins after `byte`.
-pub(super) fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Option<u64>, Error> {
+fn whole_block_after(
+    file: &ContainerFile,
+    byte: u64,
+    sum_bytes_left: &mut u64,
+) -> Result<Option<u64>, Error> {
     let file_bytes = file.bytes();
-    let mut sum_bytes_left = SEARCH_SUM_BYTES_MIN + 2 * file_bytes;
     let mut buffer = vec![0; SEARCH_BYTES];
     let mut from = byte + 1;
     // A head and one byte of payload: what is shorter is no block.
@@ -208,7 +216,7 @@ pub(super) fn whole_block_after(file: &ContainerFile, byte: u64) -> Result<Optio
             }
             let candidate = from + at as u64;
             let Ok(Mark::Block(head)) = block::mark(&bytes[at..], candidate, 0, file_bytes) else { continue };
-            sum_bytes_left = sum_bytes_left.checked_sub(head.stored_bytes.into()).ok_or_else(|| {
+            *sum_bytes_left = sum_bytes_left.checked_sub(head.stored_bytes.into()).ok_or_else(|| {
                 file.place(
                     Error::new(ErrorKind::Container, "search for whole blocks behind a torn one")
                         .expected("few places that look like one")
@@ -260,6 +268,67 @@ pub(crate) fn scan_heads(file: &ContainerFile, mut progress: impl FnMut(u64)) ->
             Next::End(end) => {
                 progress(file.bytes());
                 return Ok(BlockIndex { heads, stored_bytes, end });
+            }
+        }
+    }
+}
+
+/// A stretch of a file that is neither a block nor an end it may have.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    pub(crate) bytes: Range<u64>,
+    /// Number of the block that should be here.
+    pub(crate) index: u64,
+    pub(crate) error: Error,
+}
+
+/// What there is in a file that may be damaged.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// Blocks that begin where one should, or are whole.
+    pub(crate) heads: Vec<BlockHead>,
+    pub(crate) gaps: Vec<Gap>,
+    /// If the file has one.
+    pub(crate) end: Option<End>,
+}
+
+/// Finds all blocks of a file, whatever is between them; beyond `gaps_max` gaps the rest of the file is one.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn survey(file: &ContainerFile, gaps_max: usize) -> Result<Survey, Error> {
+    let mut reader = HeadReader::new(file);
+    let mut found = Survey { heads: Vec::new(), gaps: Vec::new(), end: None };
+    let mut budget = search_budget(file);
+    loop {
+        match reader.next() {
+            Ok(Next::Block(head)) => found.heads.push(head),
+            Ok(Next::End(end)) => {
+                found.end = Some(end);
+                return Ok(found);
+            }
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+            Err(error) => {
+                // It may be the block before, whose length is damaged.
+                let byte = error.place().byte.unwrap_or_else(|| file.bytes());
+                let index = error.place().block.unwrap_or(0);
+                while found.heads.pop_if(|head| head.byte >= byte).is_some() {}
+                let next = match found.gaps.len() + 1 < gaps_max {
+                    true => whole_block_after(file, byte, &mut budget),
+                    false => Ok(None),
+                };
+                let next = match next {
+                    Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                    // No file is worth more searching.
+                    Err(_) => None,
+                    Ok(next) => next,
+                };
+                let end = next.unwrap_or_else(|| file.bytes());
+                found.gaps.push(Gap { bytes: byte..end.max(byte), index, error });
+                match next {
+                    Some(next) => reader.jump(next, index + 1),
+                    None => return Ok(found),
+                }
             }
         }
     }

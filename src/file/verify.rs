@@ -14,7 +14,7 @@ use super::block::{self, BlockHead};
 use super::directory::{Folder, header_notices, open_indexed};
 use super::disk::{Disk, PathKind, RealDisk};
 use super::header::FileType;
-use super::heads::{End, HeadReader, Next, whole_block_after};
+use super::heads::{End, Gap, Survey, survey};
 use super::log::{self, LogChain};
 use super::pipeline::{BlockLoader, in_order};
 use super::rewind::snapshot_up_to;
@@ -121,6 +121,25 @@ impl Verdict {
         match opened {
             Ok(notices) => notices.iter().for_each(|notice| self.notice(Place::default(), notice.clone())),
             Err(error) => self.fault(error.clone()),
+        }
+    }
+
+    /// Adds a row that cannot be applied.
+    pub(crate) fn add_row(&mut self, place: Place, why: &str) {
+        let text = format!("{place}: the row does not fit: {why}");
+        self.push(Severity::Fault, place, text);
+    }
+
+    /// Adds a loss, unless a fault of the same block tells of it.
+    pub(crate) fn add_loss(&mut self, place: Place, text: String, cost: Option<String>) {
+        let is_known = |other: &Finding| {
+            other.severity == Severity::Fault
+                && other.place.file == place.file
+                && (other.place.block, other.place.byte) == (place.block, place.byte)
+        };
+        if !self.findings.iter().any(is_known) {
+            self.push(Severity::Fault, place, text);
+            self.findings.last_mut().into_iter().for_each(|finding| finding.cost = cost.clone());
         }
     }
 
@@ -231,48 +250,22 @@ impl Verdict {
 
     /// All blocks that begin where one should, or are whole.
     fn heads(&mut self, file: &ContainerFile) -> Vec<BlockHead> {
-        let mut reader = HeadReader::new(file);
-        let mut heads: Vec<BlockHead> = Vec::new();
-        loop {
-            match reader.next() {
-                Ok(Next::Block(head)) => heads.push(head),
-                Ok(Next::End(End::Marker)) => return heads,
-                Ok(Next::End(End::Open { byte, torn_bytes })) => {
-                    if torn_bytes == 0 {
-                        let place =
-                            Place { file: Some(file.path.clone()), byte: Some(byte), ..Place::default() };
-                        self.notice(place.clone(), format!("{place}: the log is open: it has no end marker"));
-                    }
-                    return heads;
-                }
-                Err(error) => {
-                    let byte = error.place().byte.unwrap_or_else(|| file.bytes());
-                    let index = error.place().block.unwrap_or(0);
-                    // It may be the block before whose length is damaged.
-                    heads.retain(|head| head.byte < byte);
-                    let is_of_file = error.kind() != ErrorKind::Io;
-                    let next = if is_of_file { whole_block_after(file, byte) } else { Ok(None) };
-                    let until = match &next {
-                        Ok(Some(next)) => *next,
-                        _ => file.bytes(),
-                    };
-                    self.fault(error);
-                    self.cost(format!("bytes {byte} to {}", until.saturating_sub(1).max(byte)));
-                    if self.more_faults > 0 {
-                        // No file is worth more searching.
-                        return heads;
-                    }
-                    match next {
-                        Ok(Some(next)) => reader.jump(next, index + 1),
-                        Ok(None) => return heads,
-                        Err(error) => {
-                            self.fault(error);
-                            return heads;
-                        }
-                    }
-                }
+        let Survey { heads, gaps, end } = match survey(file, FINDINGS_MAX) {
+            Ok(survey) => survey,
+            Err(error) => {
+                self.fault(error);
+                return Vec::new();
             }
+        };
+        for Gap { bytes, error, .. } in gaps {
+            self.fault(error);
+            self.cost(format!("bytes {} to {}", bytes.start, bytes.end.saturating_sub(1).max(bytes.start)));
         }
+        if let Some(End::Open { byte, torn_bytes: 0 }) = end {
+            let place = Place { file: Some(file.path.clone()), byte: Some(byte), ..Place::default() };
+            self.notice(place.clone(), format!("{place}: the log is open: it has no end marker"));
+        }
+        heads
     }
 
     /// The last finding costs this.
@@ -371,7 +364,7 @@ impl Verdict {
         }
         *numbers = Numbers {
             is_compared: true,
-            next: first + block.rows,
+            next: first.saturating_add(block.rows),
             byte: head.byte,
             space_id: block.spaces.map(|ids| ids.1),
         };
@@ -434,7 +427,7 @@ impl Block {
                     let number = row.head.lsn.unwrap_or(0);
                     if block.rows == 0 {
                         block.first = Some(number);
-                    } else if block.first.map(|first| first + block.rows) != Some(number) {
+                    } else if block.first.and_then(|first| first.checked_add(block.rows)) != Some(number) {
                         block.first = None;
                     }
                     block.rows += 1;
