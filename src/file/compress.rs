@@ -9,7 +9,8 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::{BLOCK_UNPACKED_BYTES_MAX, BLOCK_USUAL_BYTES};
-use zstd_safe::{CCtx, DCtx, get_error_name, is_error_kind, zstd_sys::ZSTD_ErrorCode};
+use zstd_safe::zstd_sys::ZSTD_ErrorCode;
+use zstd_safe::{CCtx, DCtx, InBuffer, OutBuffer, get_error_name, is_error_kind};
 
 /// What the buffer begins with: a usual block whose last row is as long as the rest.
 const BUFFER_BYTES_MIN: usize = 2 * BLOCK_USUAL_BYTES;
@@ -69,6 +70,37 @@ impl Unpacker {
                 .expected(format_args!("at most {} bytes", self.bytes_max))
                 .found(format_args!("more, from {} stored ones", payload.len())));
         }
+    }
+}
+
+impl Unpacker {
+    /// The rows that a damaged payload begins with: those of the blocks of its frame before the one that zstd cannot
+    /// unpack, within the limit.
+    pub(crate) fn unpack_head(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut context = DCtx::create();
+        let mut rows = Vec::new();
+        // A call that finds a fault forgets what it unpacked before, so each gets no more than a byte, or few.
+        let step = 1 + (payload.len() >> 20);
+        'all: for part in payload.chunks(step) {
+            let mut input = InBuffer::around(part);
+            loop {
+                let filled = rows.len();
+                if filled >= self.bytes_max || rows.try_reserve(BUFFER_BYTES_MIN.min(self.bytes_max)).is_err()
+                {
+                    break 'all;
+                }
+                let mut output = OutBuffer::around_pos(&mut rows, filled);
+                if context.decompress_stream(&mut output, &mut input).is_err() {
+                    break 'all;
+                }
+                let is_full = output.pos() == output.capacity();
+                if !is_full && input.pos() == part.len() {
+                    break;
+                }
+            }
+        }
+        rows.truncate(self.bytes_max);
+        rows
     }
 }
 
@@ -155,6 +187,23 @@ mod tests {
         }
         let error = unpacker.unpack(&[&frame[..], b"xyzzy"].concat()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Compression, "{error}");
+    }
+
+    #[test]
+    fn of_a_damaged_frame_the_blocks_before_the_damage_are_unpacked() {
+        let rows: Vec<u8> = (0..500_000u32).flat_map(|number| (number / 3).to_be_bytes()).collect();
+        let frame = pack(&rows);
+        let mut unpacker = Unpacker::new(usize::MAX);
+        assert_eq!(unpacker.unpack_head(&frame), rows);
+        let mut longest = 0;
+        for end in (0..frame.len()).step_by(997) {
+            let head = unpacker.unpack_head(&frame[..end]);
+            assert!(rows.starts_with(&head) && head.len() >= longest, "cut at {end}");
+            longest = head.len();
+        }
+        assert!(longest > rows.len() / 2, "{longest}");
+        assert_eq!(Unpacker::new(1000).unpack_head(&frame), rows[..1000]);
+        assert_eq!(unpacker.unpack_head(b"no frame"), b"");
     }
 
     #[test]

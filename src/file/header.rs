@@ -13,6 +13,7 @@
 //! Keys come in any order; one that is not known is kept and left to the caller as a notice. As in Tarantool,
 //! the last of two lines with one key holds.
 
+use super::block::{MAGIC_END, MAGIC_PLAIN, MAGIC_ZSTD};
 use super::vclock::{Vclock, shorten};
 use crate::error::{Error, ErrorKind};
 use crate::limits::TEXT_HEADER_BYTES_MAX;
@@ -160,6 +161,29 @@ impl TextHeader {
         Ok(header)
     }
 
+    /// What a damaged header of a file of this type still says, from the first bytes of the file.
+    pub(crate) fn of_damaged(file: &[u8], filetype: FileType) -> Self {
+        let window = &file[..file.len().min(TEXT_HEADER_BYTES_MAX)];
+        // The empty line may be damaged, but the first block begins behind it.
+        let is_block = |bytes: &[u8]| bytes == MAGIC_PLAIN || bytes == MAGIC_ZSTD || bytes == MAGIC_END;
+        let end = window.windows(4).position(is_block).unwrap_or(window.len());
+        let mut header = Self {
+            filetype,
+            version: String::new(),
+            writer: None,
+            instance: None,
+            vclock: Vclock::default(),
+            prev_vclock: None,
+            unknown: Vec::new(),
+            bytes: end,
+        };
+        for (_, line) in (Lines { bytes: &window[..end], at: 0 }) {
+            // Whatever makes no sense is what is damaged.
+            let _ = header.line(line);
+        }
+        header
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<(), Error> {
         let fault = |what: &str| Error::new(ErrorKind::Container, format!("text header: {what}"));
         let Some(colon) = line.iter().position(|&byte| byte == b':') else {
@@ -289,6 +313,26 @@ mod tests {
         for end in 0..LOG.len() - b"blocks".len() {
             let error = TextHeader::parse(&LOG[..end]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Truncated, "cut at {end}: {error}");
+        }
+    }
+
+    #[test]
+    fn of_a_damaged_header_the_lines_that_make_sense_are_taken() {
+        let text = [LOG.strip_suffix(b"blocks").unwrap(), &MAGIC_PLAIN, b"\n\n"].concat();
+        for at in 0..text.len() - 6 {
+            let mut damaged = text.clone();
+            damaged[at] ^= 1;
+            let header = TextHeader::of_damaged(&damaged, FileType::Xlog);
+            assert_eq!(header.bytes, text.len() - 6, "byte {at}");
+            let whole = TextHeader::parse(&text).unwrap();
+            let same = [
+                header.writer == whole.writer,
+                header.instance == whole.instance,
+                header.vclock == whole.vclock,
+                header.prev_vclock == whole.prev_vclock,
+            ];
+            // Where a line ends is part of the next one as well.
+            assert!(same.iter().filter(|&&same| same).count() >= 2, "byte {at}: {same:?}");
         }
     }
 

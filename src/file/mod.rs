@@ -12,6 +12,8 @@
 //! in many threads. `directory` knows which files of a folder matter, `info` tells what is in one, `verify` all
 //! that is wrong with it.
 //!
+//! Of a damaged file `rescue` reads what can be read, and `repair` knows what checksums tell of damage.
+//!
 //! The way back: `writer` makes blocks of rows in many threads, `new_file` a file that is whole or not there.
 //!
 //! Logs are read as transactions: `log` says which follow a snapshot; `segment` reads them in many threads and takes them
@@ -33,6 +35,8 @@ mod log_end;
 pub(crate) mod log_row;
 pub(crate) mod new_file;
 pub(crate) mod pipeline;
+mod repair;
+pub(crate) mod rescue;
 pub(crate) mod rewind;
 pub(crate) mod row;
 pub(crate) mod row_file;

@@ -26,6 +26,44 @@ impl ContainerFile {
         Ok(Self { path: path.to_path_buf(), header, source })
     }
 
+    /// Opens a file whatever its header says, of which only the lines that make sense are taken; gives what is wrong
+    /// with it as well.
+    ///
+    /// # Errors
+    /// `Io`, `Missing`.
+    pub(crate) fn open_damaged(
+        disk: &dyn Disk,
+        path: &Path,
+        filetype: FileType,
+    ) -> Result<(Self, Option<Error>), Error> {
+        let fault = match Self::open_as(disk, path, filetype) {
+            Ok(file) => return Ok((file, None)),
+            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Missing) => return Err(error),
+            Err(error) => error,
+        };
+        let source = disk.open(path).map_err(|error| Error::io(path, "cannot open", &error))?;
+        let mut bytes = vec![0; source.len().min(TEXT_HEADER_BYTES_MAX as u64) as usize];
+        let read =
+            read_full(&*source, &mut bytes, 0).map_err(|error| Error::io(path, "cannot read", &error))?;
+        let header = TextHeader::of_damaged(&bytes[..read], filetype);
+        Ok((Self { path: path.to_path_buf(), header, source }, Some(fault)))
+    }
+
+    /// A file that is in memory.
+    pub(crate) fn of_bytes(bytes: &'static [u8]) -> Result<Self, Error> {
+        let header = TextHeader::parse(bytes)?;
+        Ok(Self { path: PathBuf::new(), header, source: Box::new(bytes) })
+    }
+
+    /// The same file with other bytes in some places.
+    pub(crate) fn patched(mut self, mut patches: Vec<Patch>) -> Self {
+        if !patches.is_empty() {
+            patches.sort_by_key(|patch| patch.at);
+            self.source = Box::new(Patched { source: self.source, patches });
+        }
+        self
+    }
+
     /// Opens a file that must be of one type.
     pub(crate) fn open_as(disk: &dyn Disk, path: &Path, filetype: FileType) -> Result<Self, Error> {
         let file = Self::open(disk, path)?;
@@ -74,10 +112,73 @@ impl ContainerFile {
     }
 }
 
+impl Source for &'static [u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+        let from = usize::try_from(at).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let count = from.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&from[..count]);
+        Ok(count)
+    }
+}
+
+/// Bytes that a file should have in the place of those it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Patch {
+    pub(crate) at: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A file with patches, by place, none of which overlap.
+struct Patched {
+    source: Box<dyn Source>,
+    patches: Vec<Patch>,
+}
+
+impl Source for Patched {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+        let read = self.source.read_at(buffer, at)?;
+        let end = at + read as u64;
+        let first = self.patches.partition_point(|patch| patch.at + patch.bytes.len() as u64 <= at);
+        for patch in self.patches[first..].iter().take_while(|patch| patch.at < end) {
+            for (place, &byte) in (patch.at..).zip(&patch.bytes) {
+                if (at..end).contains(&place) {
+                    buffer[(place - at) as usize] = byte;
+                }
+            }
+        }
+        Ok(read)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::disk::simulated::SimulatedDisk;
     use super::*;
+
+    #[test]
+    fn a_patched_file_has_the_bytes_of_its_patches_wherever_reading_begins() {
+        let text = b"SNAP\n0.13\nVClock: {}\n\n0123456789";
+        let disk = SimulatedDisk::with("f", *text);
+        let patch = |at, bytes: &[u8]| Patch { at, bytes: bytes.to_vec() };
+        let file = ContainerFile::open(&disk, Path::new("f")).unwrap();
+        let file = file.patched(vec![patch(28, b"xyz"), patch(23, b"a")]);
+        let whole = b"SNAP\n0.13\nVClock: {}\n\n0a2345xyz9";
+        for start in 0..whole.len() {
+            for end in start..=whole.len() {
+                let mut bytes = vec![0; end - start];
+                file.read_exact_at(&mut bytes, start as u64).unwrap();
+                assert_eq!(bytes, whole[start..end]);
+            }
+        }
+    }
 
     #[test]
     fn a_file_of_another_type_is_refused_with_its_name() {
