@@ -18,6 +18,7 @@ use super::catalog::Schema;
 use super::change::TableWriter;
 use super::definition::SpaceDef;
 use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader, duplicate};
+use super::request::{Request, Told};
 use super::system;
 use super::table::{IndexData, Table};
 use crate::error::{Error, ErrorKind, Result};
@@ -43,8 +44,14 @@ fn empty(def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Resu
 /// anew where one of them is new or different.
 ///
 /// # Errors
-/// `TupleFormat`, `DuplicateKey`: a tuple, or two, that the new definition does not allow.
-fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Result<Table> {
+/// `TupleFormat`, `DuplicateKey`: a tuple, or two, that the new definition does not allow; the tuples come back with it, in a
+/// table of either definition.
+fn alter(
+    table: Table,
+    def: Arc<SpaceDef>,
+    budget: &Arc<Budget>,
+    options: LoadOptions,
+) -> Result<Table, Box<(Table, Error)>> {
     let rules = |def: &SpaceDef| -> Vec<_> {
         def.indexes.iter().map(|index| (index.id, index.parts.clone())).collect()
     };
@@ -52,14 +59,25 @@ fn alter(table: Table, def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOp
         && table.def.field_count == def.field_count
         && rules(&table.def) == rules(&def);
     let cost = table.cost;
-    let mut altered = match SpaceLoader::new(def, budget, options)?.adopt(table) {
+    let loader = match SpaceLoader::new(def, budget, options) {
+        Ok(loader) => loader,
+        Err(error) => return Err(Box::new((table, error))),
+    };
+    let mut altered = match loader.adopt(table) {
         Ok(table) if same_format => table,
-        Ok(table) => check_tuples(table)?,
+        Ok(table) => match check_tuples(&table) {
+            Ok(()) => table,
+            Err(error) => return Err(Box::new((table, error))),
+        },
         Err(both) => {
             let (loader, table) = *both;
-            match table.primary() {
-                Some(primary) => loader.load(primary.all().map(|tuple| tuple.data()))?,
-                None => loader.load(std::iter::empty())?,
+            let loaded = match table.primary() {
+                Some(primary) => loader.load(primary.all().map(|tuple| tuple.data())),
+                None => loader.load(std::iter::empty()),
+            };
+            match loaded {
+                Ok(loaded) => loaded,
+                Err(error) => return Err(Box::new((table, error))),
             }
         }
     };
@@ -147,14 +165,14 @@ fn defer(table: &mut Table) -> Vec<Deferred> {
     deferred
 }
 
-fn check_tuples(table: Table) -> Result<Table> {
+fn check_tuples(table: &Table) -> Result<()> {
     let mut map = FieldMapBuf::default();
     for tuple in table.primary().into_iter().flat_map(|primary| primary.all()) {
         if let Err(fault) = table.format.walk(tuple.data(), 0, &mut map) {
             return Err(fault.into_error().space(&table.def.name));
         }
     }
-    Ok(table)
+    Ok(())
 }
 
 /// A table and what changes it.
@@ -213,6 +231,26 @@ impl Living {
         self.writer = TableWriter::new(table);
         self.takes_any_order = takes_any_order(table);
         Ok(())
+    }
+
+    /// Puts a tuple in the place of the one with its primary key.
+    ///
+    /// # Errors
+    /// As for a REPLACE.
+    pub(crate) fn replace(&mut self, tuple: &[u8]) -> Result<()> {
+        let Self { table, writer, .. } = self;
+        let new = writer.put(table, tuple)?;
+        writer.execute(table, &Request::Replace(new), (&[], new.hint), &mut Told::default())
+    }
+
+    /// Removes the tuple with the primary key of this one.
+    ///
+    /// # Errors
+    /// As for a DELETE.
+    pub(crate) fn remove(&mut self, tuple: &[u8]) -> Result<()> {
+        let Self { table, writer, .. } = self;
+        let new = writer.put(table, tuple)?;
+        writer.remove_twin(table, new)
     }
 
     /// To be called when tuples have been added.
@@ -311,6 +349,18 @@ impl<'a> Catalog<'a> {
         self.schema.give_up(id);
     }
 
+    /// Why the tuples of a space that is in memory cannot be changed, if they cannot.
+    pub(crate) fn lacks_order(&self, id: u32) -> Option<&str> {
+        let table = &self.tables.get(&id)?.table;
+        let why = table.def.primary().and_then(|primary| primary.absent.as_deref());
+        why.filter(|_| table.primary().is_none())
+    }
+
+    /// Whether a space is in memory with an index that has each tuple.
+    pub(crate) fn has_whole(&self, id: u32) -> bool {
+        self.tables.get(&id).is_some_and(|living| living.table.whole().is_some())
+    }
+
     /// All tuples of a space that is in memory with its primary index; none of another.
     pub(crate) fn rows(&self, id: u32) -> impl Iterator<Item = &[u8]> {
         let primary = self.tables.get(&id).and_then(|living| living.table.primary());
@@ -377,6 +427,18 @@ impl<'a> Catalog<'a> {
         dirty.iter().try_for_each(|&id| self.schema.check_name(id))
     }
 
+    /// The space of this id follows its rows.
+    ///
+    /// # Errors
+    /// They make no sense together, or not with the tuples that are there. The tuples stay; the definition is of no use
+    /// until the rows change again.
+    pub(crate) fn settle_one(&mut self, id: u32) -> Result<()> {
+        if self.dirty.remove(&id) {
+            self.settle(id)?;
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, id: u32) -> Result<()> {
         let mut key = Vec::new();
         write::array(&mut key, 1);
@@ -400,8 +462,14 @@ impl<'a> Catalog<'a> {
                 living.complete(1)?;
                 // Once is enough: who changes definitions again and again would build indexes again and again.
                 let defers = self.defers && living.table.tuples == 0;
-                let table = alter(living.table, Arc::new(def.clone()), &self.budget, self.options)?;
-                Living::new(table, defers)
+                match alter(living.table, Arc::new(def.clone()), &self.budget, self.options) {
+                    Ok(table) => Living::new(table, defers),
+                    Err(both) => {
+                        let (table, error) = *both;
+                        self.tables.insert(id, Living::new(table, false));
+                        return Err(error);
+                    }
+                }
             }
             None if !(self.is_wanted)(def) => return Ok(()),
             None if was_left_out => {

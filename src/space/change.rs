@@ -135,6 +135,19 @@ impl TableWriter {
         found
     }
 
+    /// Removes the stored tuple with the primary key of this one, which is not needed any more.
+    ///
+    /// # Errors
+    /// `Absent`, `Memory`.
+    pub(crate) fn remove_twin(&mut self, table: &mut Table, new: New) -> Result<()> {
+        let found = self.look_for(table, new);
+        self.room().free(new.handle);
+        match found? {
+            None => Ok(()),
+            old => self.change(table, old, None),
+        }
+    }
+
     /// The tree of the primary index, if its entries may be merged with changes: it has hints that tell keys apart, there
     /// is no other index, and nobody sees an earlier version. To be given back by `put_primary`.
     pub(crate) fn take_primary(&self, table: &mut Table) -> Option<Tree<false>> {

@@ -269,11 +269,7 @@ impl<'a> Replay<'a> {
         if row.index_id() != 0 {
             living.complete(1)?;
         }
-        let whole = row.whole()?;
-        let body = whole.body.unwrap_or_default();
-        let end = |key: Option<&[u8]>| key.map_or_else(|| vec![0x90], <[u8]>::to_vec);
-        let Living { table, writer, .. } = living;
-        writer.delete_range(table, row.index_id(), &end(body.begin_key), &end(body.end_key)).map(drop)
+        delete_range(living, row)
     }
 
     /// A row that changes no tuple, or many.
@@ -311,6 +307,15 @@ fn changes_a_tuple(request: u64) -> bool {
     matches!(request, kind::INSERT | kind::REPLACE | kind::UPDATE | kind::DELETE | kind::UPSERT)
 }
 
+/// Does what a DELETE_RANGE asks for.
+pub(super) fn delete_range(living: &mut Living, row: &LogRow<'_>) -> Result<()> {
+    let whole = row.whole()?;
+    let body = whole.body.unwrap_or_default();
+    let end = |key: Option<&[u8]>| key.map_or_else(|| vec![0x90], <[u8]>::to_vec);
+    let Living { table, writer, .. } = living;
+    writer.delete_range(table, row.index_id(), &end(body.begin_key), &end(body.end_key)).map(drop)
+}
+
 /// The space that a row is of; `None` if it is not in memory.
 #[inline]
 fn living<'a>(
@@ -336,7 +341,7 @@ fn living<'a>(
 }
 
 /// The tuple that a row of a followed system space is about, as it is now.
-fn present(living: &mut Living, row: &LogRow<'_>) -> Result<Option<Vec<u8>>> {
+pub(super) fn present(living: &mut Living, row: &LogRow<'_>) -> Result<Option<Vec<u8>>> {
     let Living { table, writer, .. } = living;
     let handle = match (row.kind(), row.tuple(), row.key()) {
         (kind::INSERT | kind::REPLACE | kind::UPSERT, Some(tuple), _) => {

@@ -10,8 +10,7 @@ use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::msgpack::{look, read, write};
-use crate::space::alter::{Catalog, Found, Living};
-use crate::space::request::{Request, Told};
+use crate::space::alter::{Catalog, Found};
 use crate::space::system::{SEQUENCE_DATA_ID, SEQUENCE_ID, SPACE_SEQUENCE_ID};
 use crate::tuple::path::{Path, Token};
 
@@ -80,9 +79,7 @@ impl Sequences {
             write::array(&mut row, 2);
             write::uint(&mut row, sequence.into());
             write::int(&mut row, counter.value);
-            let Living { table, writer, .. } = data;
-            let new = writer.put(table, &row)?;
-            writer.execute(table, &Request::Replace(new), (&[], new.hint), &mut Told::default())?;
+            data.replace(&row)?;
         }
         Ok(())
     }
