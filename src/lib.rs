@@ -61,6 +61,7 @@ pub use space::catalog::Schema;
 pub use space::definition::{IndexDef, IndexKind, SpaceDef};
 pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Stage};
 pub use store::report::{Counters, IndexReport, LoadReport, LogReport, SpaceReport, StageReport};
+pub use store::salvage::{Loss, SalvageOptions, SalvageReport, SavedSpace, salvage};
 pub use store::snapshot::{SnapshotOptions, SnapshotReport};
 pub use store::{Index, Select, Space, Store, Tuple};
 pub use tuple::field_type::FieldType;

@@ -1,12 +1,14 @@
 //! The running whole: a store that has been recovered from a folder, and ways to its tuples.
 
 mod batch;
+mod lenient;
 mod limbo;
 pub(crate) mod options;
 mod recover;
 mod replay;
 pub(crate) mod report;
 mod rows;
+pub(crate) mod salvage;
 mod sequences;
 pub(crate) mod snapshot;
 mod synchro;

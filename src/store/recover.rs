@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::options::{Options, Progress, Stage};
 use super::replay::Replay;
 use super::report::{IndexReport, LoadReport, LogReport, SpaceReport, Stages};
-use super::rows::{self, Spaces, Task, Worker};
+use super::rows::{self, Numbers, Spaces, Task, Worker};
 use super::synchro::Synchro;
 use super::usage::Usage;
 use crate::error::{Error, ErrorKind, Result};
@@ -103,6 +103,48 @@ pub(crate) fn recover(path: &Path, options: &Options) -> Result<Recovered> {
     Ok(recovered)
 }
 
+/// What a snapshot holds, without its logs.
+pub(super) struct Loaded {
+    pub(super) schema: Schema,
+    pub(super) tables: Vec<Table>,
+    threads: usize,
+    pub(super) rows: u64,
+    pub(super) synchro: Synchro,
+    pub(super) budget: Arc<Budget>,
+    notices: Vec<String>,
+    pub(super) numbers: Vec<Numbers>,
+}
+
+/// Loads those blocks of a snapshot that are whole. `first_lost`: where the first one was that is not; if that is among
+/// the definitions, nothing is loaded.
+pub(super) fn load_rescued(
+    file: &Arc<ContainerFile>,
+    heads: &[BlockHead],
+    first_lost: Option<u64>,
+    options: &Options,
+) -> Result<Option<Loaded>> {
+    let snapshot = Snapshot {
+        file: file.clone(),
+        heads: heads.to_vec(),
+        folder: None,
+        notices: Vec::new(),
+        unpacked_bytes_max: unpacked_bytes_max(options),
+        is_whole: false,
+    };
+    let user_block = snapshot.schema(Definitions::First)?.user_block;
+    if first_lost.is_some_and(|byte| heads.get(user_block).is_none_or(|head| byte < head.byte)) {
+        return Ok(None);
+    }
+    let is_loaded = |space: &SpaceDef| rows::is_wanted(space, options);
+    let late = AtomicBool::new(false);
+    snapshot.load(options, &is_loaded, Definitions::First, &late, &mut Stages::begin()).map(Some)
+}
+
+fn unpacked_bytes_max(options: &Options) -> usize {
+    let limit = options.max_memory.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    limit.min(BLOCK_UNPACKED_BYTES_MAX)
+}
+
 /// Whether there is any transaction that the snapshot does not hold.
 fn has_rows(chain: &LogChain) -> Result<bool> {
     let mut found = false;
@@ -134,7 +176,7 @@ fn recover_from(
         // A definition stands behind rows of user spaces: no Tarantool writes that, but some read it.
         loaded = load(Definitions::Everywhere);
     }
-    let Loaded { mut schema, mut tables, threads, mut rows, synchro, budget, notices } = loaded?;
+    let Loaded { mut schema, mut tables, threads, mut rows, synchro, budget, notices, .. } = loaded?;
 
     let header = &snapshot.file.header;
     let mut report = LoadReport::new(&snapshot.file.path, header.instance.clone(), &header.vclock, threads);
@@ -255,13 +297,15 @@ enum Definitions {
 
 /// A snapshot whose blocks are known.
 struct Snapshot {
-    file: ContainerFile,
+    file: Arc<ContainerFile>,
     heads: Vec<BlockHead>,
     /// The folder that it was found in.
     folder: Option<PathBuf>,
     notices: Vec<String>,
     /// The most that a block may unpack to: as much as the store may take, for it would hold the block's tuples.
     unpacked_bytes_max: usize,
+    /// No block may be missing.
+    is_whole: bool,
 }
 
 /// The definitions, and the first block with a row of a user space.
@@ -271,25 +315,13 @@ struct SchemaRows {
     user_block: usize,
 }
 
-struct Loaded {
-    schema: Schema,
-    tables: Vec<Table>,
-    threads: usize,
-    rows: u64,
-    synchro: Synchro,
-    budget: Arc<Budget>,
-    notices: Vec<String>,
-}
-
 impl Snapshot {
     fn open(path: &Path, options: &Options) -> Result<Self> {
         let directory::Snapshot { file, folder, notices } =
             snapshot_up_to(&RealDisk, path, options.wal_dir.as_deref(), &options.stop)?;
         let heads = scan_heads(&file, |_| {})?.heads;
-        let limit =
-            options.max_memory.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let unpacked_bytes_max = limit.min(BLOCK_UNPACKED_BYTES_MAX);
-        Ok(Self { file, heads, folder, notices, unpacked_bytes_max })
+        let unpacked_bytes_max = unpacked_bytes_max(options);
+        Ok(Self { file: Arc::new(file), heads, folder, notices, unpacked_bytes_max, is_whole: true })
     }
 
     /// The logs after the snapshot; `None`: nobody wants them, or knows where they are.
@@ -387,7 +419,10 @@ impl Snapshot {
             by_space.iter_mut().zip(space_workers).for_each(|(all, worker)| all.extend(worker));
         }
         let mut notices = Vec::new();
-        rows::check_numbers(numbers, &mut notices).map_err(placed)?;
+        numbers.retain(|block| block.rows > 0);
+        if self.is_whole {
+            rows::check_numbers(&mut numbers, &mut notices).map_err(placed)?;
+        }
         let gathered = spaces.loaders.into_iter().zip(by_space).collect();
         let gathered =
             parallel::each(options.threads, gathered, |(loader, workers)| Gathered::new(loader, workers))
@@ -398,7 +433,7 @@ impl Snapshot {
         let entries =
             tables.iter().flat_map(|table| table.indexes.iter().skip(1).flatten()).map(|index| index.len());
         stages.end(Stage::Secondary, entries.sum(), 0);
-        Ok(Loaded { schema, tables, threads, rows, synchro, budget, notices })
+        Ok(Loaded { schema, tables, threads, rows, synchro, budget, notices, numbers })
     }
 
     /// Learns the ranges of keys of the spaces that fill much of the file.

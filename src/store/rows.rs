@@ -322,13 +322,13 @@ impl Sink<'_> {
 /// The row numbers of a block: Tarantool counts the rows of a snapshot from 0.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
-    block: u64,
-    byte: u64,
+    pub(super) block: u64,
+    pub(super) byte: u64,
     /// Of the block's first row.
-    first: u64,
-    rows: u64,
+    pub(super) first: u64,
+    pub(super) rows: u64,
     /// Each row's number is one more than that of the row before.
-    consecutive: bool,
+    pub(super) consecutive: bool,
 }
 
 impl Numbers {
@@ -349,19 +349,18 @@ impl Numbers {
     }
 }
 
-/// Whether every row is there once. In a file where a block's rows are not numbered one after the other nobody can tell.
+/// Whether every row is there once; blocks have at least one. In a file where a block's rows are not numbered one after the other nobody can tell.
 ///
 /// # Errors
 /// `RowNumber`: rows are missing or there twice, though every block by itself is whole.
-pub(super) fn check_numbers(mut blocks: Vec<Numbers>, notices: &mut Vec<String>) -> Result<()> {
-    blocks.retain(|block| block.rows > 0);
+pub(super) fn check_numbers(blocks: &mut [Numbers], notices: &mut Vec<String>) -> Result<()> {
     if blocks.iter().any(|block| !block.consecutive) {
         notices.push("rows are not numbered from 0, so missing blocks cannot be noticed".into());
         return Ok(());
     }
     blocks.sort_unstable_by_key(|block| (block.first, block.block));
     let mut next = 0;
-    for block in &blocks {
+    for block in &*blocks {
         if block.first != next {
             let what = if block.first > next {
                 "rows are missing before this block"

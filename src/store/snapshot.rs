@@ -49,11 +49,12 @@ pub struct SnapshotOptions {
     spaces: Vec<SpaceSelector>,
     progress: Option<ProgressCallback>,
     time: Option<f64>,
+    skips_absent: bool,
 }
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        Self { level: 1, threads: 0, spaces: Vec::new(), progress: None, time: None }
+        Self { level: 1, threads: 0, spaces: Vec::new(), progress: None, time: None, skips_absent: false }
     }
 }
 
@@ -84,6 +85,12 @@ impl SnapshotOptions {
     /// Calls `callback` while the snapshot is being written, once a block.
     pub fn progress(mut self, callback: ProgressCallback) -> Self {
         self.progress = Some(callback);
+        self
+    }
+
+    /// Spaces whose tuples are not in memory are written without any.
+    pub(super) fn skips_absent(mut self) -> Self {
+        self.skips_absent = true;
         self
     }
 
@@ -162,7 +169,7 @@ impl Store {
         self.write_snapshot_on(&RealDisk, folder.as_ref(), options)
     }
 
-    fn write_snapshot_on(
+    pub(super) fn write_snapshot_on(
         &self,
         disk: &dyn Disk,
         folder: &Path,
@@ -181,7 +188,7 @@ impl Store {
         }
         let left_out = self.left_out(options)?;
         let mut notices = Vec::new();
-        let dumps = self.dumps(&left_out, &mut notices)?;
+        let dumps = self.dumps(options, &left_out, &mut notices)?;
         let Origin { instance, vclock, synchro } = &self.origin;
         if instance.is_none() {
             notices.push("no instance is known, and Tarantool does not open a snapshot of none".into());
@@ -250,7 +257,12 @@ impl Store {
     }
 
     /// What is to be written of each space, by id.
-    fn dumps(&self, left_out: &LeftOut, notices: &mut Vec<String>) -> Result<Vec<Dump<'_>>> {
+    fn dumps(
+        &self,
+        options: &SnapshotOptions,
+        left_out: &LeftOut,
+        notices: &mut Vec<String>,
+    ) -> Result<Vec<Dump<'_>>> {
         let mut dumps = Vec::new();
         for space in self.schema.spaces().iter().filter(|space| !left_out.has(space.id)) {
             if !keeps_tuples_in_snapshots(space) {
@@ -260,18 +272,14 @@ impl Store {
                 }
                 continue;
             }
-            let absent = |why: &str| {
-                Error::new(ErrorKind::Absent, format!("its tuples cannot be written: {why}"))
-                    .space(&space.name)
+            let (table, whole) = match self.written_by(space) {
+                Ok(found) => found,
+                Err(error) if options.skips_absent => {
+                    notices.push(error.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
-            if let Some(why) = &space.absent {
-                return Err(absent(why));
-            }
-            let table =
-                self.table(space.id).ok_or_else(|| absent("it was not among the spaces to be loaded"))?;
-            let whole = table.whole().ok_or_else(|| {
-                absent(space.primary().and_then(|primary| primary.absent.as_deref()).unwrap_or_default())
-            })?;
             if table.primary().is_none() {
                 let what = "its primary index is not in memory: its rows are in the order of another one";
                 notices.push(format!("space {}: {what}", space.name));
@@ -282,8 +290,23 @@ impl Store {
     }
 }
 
+impl Store {
+    /// A space's table and the index that it is written by.
+    fn written_by(&self, space: &SpaceDef) -> Result<(&Table, &IndexData)> {
+        let absent = |why: &str| {
+            Error::new(ErrorKind::Absent, format!("its tuples cannot be written: {why}")).space(&space.name)
+        };
+        if let Some(why) = &space.absent {
+            return Err(absent(why));
+        }
+        let table = self.table(space.id).ok_or_else(|| absent("it was not among the spaces to be loaded"))?;
+        let why = || space.primary().and_then(|primary| primary.absent.as_deref()).unwrap_or_default();
+        table.whole().map(|whole| (table, whole)).ok_or_else(|| absent(why()))
+    }
+}
+
 /// Whether Tarantool writes the tuples of a space to snapshots.
-fn keeps_tuples_in_snapshots(space: &SpaceDef) -> bool {
+pub(super) fn keeps_tuples_in_snapshots(space: &SpaceDef) -> bool {
     space.engine == "memtx" && !space.is_view && !space.is_temporary && space.primary().is_some()
 }
 

@@ -1,0 +1,233 @@
+//! Rows of logs, each for itself, by its LSN.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::super::lenient::Lenient;
+use super::Sources;
+use super::infer::Samples;
+use super::loss::Loss;
+use super::run::{At, Run};
+use crate::error::{Place, Result};
+use crate::file::directory::NamedFile;
+use crate::file::habits::version_of;
+use crate::file::header::FileType;
+use crate::file::rescue::{Rescued, Stretch, for_each_row, rescue};
+use crate::file::row::kind;
+use crate::file::vclock::Vclock;
+use crate::limits::SYSTEM_SPACE_ID_END;
+use crate::msgpack::look;
+use crate::space::system;
+use crate::tuple::update::Rules;
+
+/// Transactions of which it is remembered where they begin; more do not wait for a quorum at a time.
+const TRANSACTIONS_MAX: usize = 100_000;
+
+impl Run<'_> {
+    /// All logs, row by row.
+    pub(super) fn logs(
+        &mut self,
+        lenient: &mut Lenient<'_, At>,
+        sources: &Sources,
+        instance: Option<&str>,
+        vclock: &mut Vclock,
+    ) -> Result<()> {
+        let covered = *vclock;
+        // The last one that begins at or before the snapshot, by the names; where vclocks of several replicas are in no
+        // order, one before it may have rows as well.
+        let behind = sources.logs.partition_point(|log| log.signature <= covered.signature());
+        let mut first = behind;
+        while first > 0 {
+            first -= 1;
+            if self.header(&sources.logs[first]).is_some_and(|header| header.vclock.is_covered_by(&covered)) {
+                break;
+            }
+        }
+        let knows_rollbacks = self.known.has_rollbacks || lenient.catalog.has_sync_spaces();
+        let rolled_back =
+            if knows_rollbacks { self.rolled_back(&sources.logs[first..])? } else { Vec::new() };
+        if !sources.logs.is_empty() && !self.examines {
+            self.guess_from_logs(lenient, &sources.logs[first..])?;
+        }
+        for named in &sources.logs[first..] {
+            let (file, rescued) = match self.rescue(&named.path, FileType::Xlog) {
+                Ok(found) => found,
+                Err(error) => {
+                    self.skip(&named.path, error.to_string());
+                    continue;
+                }
+            };
+            let header = &rescued.file.header;
+            if let (Some(ours), Some(theirs)) = (instance, &header.instance)
+                && !is_nearly(ours, theirs)
+            {
+                self.skip(&named.path, format!("it was written by another instance, {theirs}"));
+                continue;
+            }
+            if rescued.header_fault.is_none() && !header.vclock.is_covered_by(vclock) {
+                let text = format!(
+                    "{}: it begins at {}, and what is before it ends at {vclock}: rows are missing between them",
+                    named.path.display(),
+                    header.vclock
+                );
+                let bytes = 0..0;
+                self.lose(Loss {
+                    place: Place { file: Some(named.path.clone()), ..Place::default() },
+                    lsns: missing(vclock, &header.vclock),
+                    ..Loss::new(bytes, text)
+                });
+                *vclock = vclock.joined(&header.vclock);
+            }
+            self.report.logs.push(named.path.clone());
+            self.tell(lenient, &rescued)?;
+            let rules = Rules::of_version(version_of(header.writer.as_deref()));
+            self.log(lenient, (file, &rescued), &rules, (knows_rollbacks, &rolled_back), vclock)?;
+        }
+        Ok(())
+    }
+
+    /// Where there is no snapshot that says what spaces there are, nor does any log: definitions are guessed from rows.
+    fn guess_from_logs(&mut self, lenient: &mut Lenient<'_, At>, logs: &[NamedFile]) -> Result<()> {
+        if lenient
+            .catalog
+            .rows(system::SPACE_ID)
+            .any(|row| look::id(row, 0).is_some_and(|id| id >= SYSTEM_SPACE_ID_END))
+        {
+            return Ok(());
+        }
+        let mut samples = Samples::default();
+        for named in logs {
+            let Ok(rescued) = rescue(self.disk, &named.path, FileType::Xlog, self.threads) else { continue };
+            self.samples(lenient, &rescued, &mut samples)?;
+        }
+        self.guess(lenient, &samples, &Rules::of_version([0; 3]))
+    }
+
+    fn log(
+        &mut self,
+        lenient: &mut Lenient<'_, At>,
+        (file, rescued): (usize, &Rescued),
+        rules: &Rules,
+        (knows_rollbacks, rolled_back): (bool, &[(u32, Range<u64>)]),
+        vclock: &mut Vclock,
+    ) -> Result<()> {
+        let mut stretches = rescued.stretches();
+        self.put_in_order(rescued, &mut stretches)?;
+        for stretch in &stretches {
+            let (payload, fault) = rescued.payload(stretch, &mut self.unpacker)?;
+            let trust = stretch.trust();
+            let broken = for_each_row(&payload, |row, number| {
+                let at = At { file, block: stretch.index(), byte: stretch.byte(), row: number };
+                let (replica, lsn) = (if row.is_local() { 0 } else { row.replica_id() }, row.lsn());
+                if lsn != 0 && lsn <= vclock.get(replica) {
+                    return Ok(());
+                }
+                if lsn != 0 {
+                    let missing = vclock.get(replica) + 1..lsn;
+                    vclock.raise(replica, lsn);
+                    self.tell_gap(rescued, at, replica, missing);
+                }
+                let is_rolled_back =
+                    rolled_back.iter().any(|(owner, lsns)| *owner == replica && lsns.contains(&lsn));
+                if matches!(row.kind(), kind::RAFT_ROLLBACK | kind::RAFT_PROMOTE) && !knows_rollbacks {
+                    (self.known.has_rollbacks, self.learns) = (true, true);
+                }
+                match row.kind() {
+                    kind::RAFT_CONFIRM | kind::RAFT_ROLLBACK | kind::RAFT_PROMOTE | kind::RAFT_DEMOTE => {
+                        Ok(())
+                    }
+                    _ if is_rolled_back => Ok(()),
+                    _ => self.row(lenient, row, at, trust, rules),
+                }
+            })?;
+            lenient.end_transaction()?;
+            self.taken_back(lenient)?;
+            self.tell_broken(lenient, rescued, stretch, &payload, fault.or(broken))?;
+        }
+        Ok(())
+    }
+
+    /// Blocks of a log that stand in another order than they were written in: by their LSNs.
+    fn put_in_order(&mut self, rescued: &Rescued, stretches: &mut [Stretch<'_>]) -> Result<()> {
+        let mut firsts = Vec::with_capacity(stretches.len());
+        let mut replicas = Vec::new();
+        for stretch in stretches.iter() {
+            let (payload, _) = rescued.payload(stretch, &mut self.unpacker)?;
+            let mut first = None;
+            for_each_row(&payload, |row, _| {
+                first.get_or_insert(row.lsn());
+                let replica = if row.is_local() { 0 } else { row.replica_id() };
+                if !replicas.contains(&replica) {
+                    replicas.push(replica);
+                }
+                Ok(())
+            })?;
+            // A block that cannot be read is taken to be where it belongs.
+            firsts.push(first.or(firsts.last().copied()).unwrap_or(0));
+        }
+        // LSNs of several replicas have no order among themselves.
+        if replicas.len() == 1 && !firsts.is_sorted() {
+            let mut order: Vec<usize> = (0..stretches.len()).collect();
+            order.sort_by_key(|&at| firsts[at]);
+            let sorted: Vec<Stretch<'_>> = order.iter().map(|&at| stretches[at]).collect();
+            for (place, stretch) in stretches.iter_mut().zip(sorted) {
+                *place = stretch;
+            }
+            let path = rescued.file.path.display();
+            self.report.notices.push(format!(
+                "{path}: its blocks are not in the order of their LSNs: they are taken in that order"
+            ));
+        }
+        Ok(())
+    }
+
+    /// LSNs of synchronous transactions that the logs say were rolled back, by the replica that wrote them.
+    fn rolled_back(&mut self, logs: &[NamedFile]) -> Result<Vec<(u32, Range<u64>)>> {
+        let mut found = Vec::new();
+        let mut seen = Vclock::default();
+        // Transactions of several rows, which are known by the LSN of their last: replica, that, and the first.
+        let mut open: VecDeque<(u32, u64, u64)> = VecDeque::new();
+        for named in logs {
+            let Ok(rescued) = rescue(self.disk, &named.path, FileType::Xlog, self.threads) else { continue };
+            for stretch in &rescued.stretches() {
+                let (payload, _) = rescued.payload(stretch, &mut self.unpacker)?;
+                for_each_row(&payload, |row, _| {
+                    let decision =
+                        matches!(row.kind(), kind::RAFT_ROLLBACK | kind::RAFT_PROMOTE | kind::RAFT_CONFIRM);
+                    if decision && let Some(body) = row.whole()?.body {
+                        let (owner, lsn) = (body.replica_id.unwrap_or(0), body.lsn.unwrap_or(0));
+                        let end = seen.get(owner).saturating_add(1);
+                        match row.kind() {
+                            kind::RAFT_ROLLBACK => {
+                                let is_it =
+                                    |&&(replica, last, _): &&(u32, u64, u64)| (replica, last) == (owner, lsn);
+                                found.push((owner, open.iter().find(is_it).map_or(lsn, |it| it.2)..end));
+                            }
+                            // What its owner had confirmed stays, what waited beyond is gone.
+                            kind::RAFT_PROMOTE => found.push((owner, lsn.saturating_add(1)..end)),
+                            _ => open.retain(|&(replica, last, _)| replica != owner || last > lsn),
+                        }
+                    }
+                    if row.tsn() != row.lsn() {
+                        open.truncate(TRANSACTIONS_MAX - 1);
+                        open.push_front((row.replica_id(), row.lsn(), row.tsn()));
+                    }
+                    seen.raise(row.replica_id(), row.lsn());
+                    Ok(())
+                })?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether one of two UUIDs is the other with one wrong character.
+pub(super) fn is_nearly(one: &str, other: &str) -> bool {
+    one.len() == other.len() && one.bytes().zip(other.bytes()).filter(|(a, b)| a != b).count() <= 1
+}
+
+/// The LSNs of a replica that lead from one vclock to another.
+fn missing(from: &Vclock, to: &Vclock) -> Option<(u32, Range<u64>)> {
+    let (id, last) = to.iter().find(|&(id, last)| last > from.get(id))?;
+    Some((id, from.get(id) + 1..last + 1))
+}
