@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use common::expected::{assert_order, assert_store, json_of};
 use common::order;
-use lycosa::{ErrorKind, Options, SnapshotOptions, Store};
+use lycosa::{ErrorKind, Options, SalvageOptions, SnapshotOptions, Store, salvage};
 
 /// Of so many seeds one may be of no use: Tarantool itself stumbles over some.
 const USELESS_IN: u64 = 4;
@@ -141,6 +141,35 @@ fn assert_written(case: &str, data: &Path, expected: &Path) {
             dumps.iter_mut().for_each(|lines| lines.sort());
         }
         assert!(dumps[0] == dumps[1], "{case}: {file}");
+    }
+}
+
+/// Tarantool opens what is saved of damaged folders, and holds as much as was saved.
+#[test]
+fn tarantool_opens_what_is_saved_of_damaged_folders() {
+    let Some(version) = version() else { return };
+    if !version.starts_with("Tarantool 2.6.") {
+        println!("left out: the cases were made by 2.6, this is {version}");
+        return;
+    }
+    for case in [
+        "snap-bad-rows",
+        "snap-bitflip-data",
+        "snap-empty-file",
+        "snap-first-block-removed",
+        "snap-text-instance",
+        "snap-trunc-mid-block",
+        "xlog-bad-rows",
+        "xlog-text-vclock-bad",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = common::snapshots().join(format!("damaged/damaged-{case}"));
+        let target = folder.path().join("data");
+        let report = salvage(source, &target, &SalvageOptions::new()).unwrap();
+        assert_eq!(tarantool("random_dump.lua", &["."], folder.path()), Some(0), "{case}");
+        let store = Store::open(&target).unwrap();
+        assert_store(case, &store, &folder.path().join("expected"));
+        assert!(report.spaces.iter().all(|space| space.tuples > 0), "{case}: {report:#?}");
     }
 }
 

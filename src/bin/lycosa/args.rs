@@ -80,6 +80,16 @@ A fault loses something or stops the opening; a notice is unusual but harmless, 
 leaves at the end of a log. Exit 1 if there is a fault.")]
     Verify(VerifyArguments),
 
+    /// Save everything that can be saved of damaged files into a fresh snapshot
+    #[command(after_help = "\
+Examples:
+  lycosa salvage /var/lib/tarantool/app saved
+  lycosa salvage 00000000000000001004.snap saved --checked-only
+
+TARGET is made, or is an empty folder; SOURCE stays as it is. Beside the snapshot, lost.jsonl has every
+row that could be read and is not in it, and why. Exit 0 if nothing is lost, 1 if something is.")]
+    Salvage(SalvageArguments),
+
     /// Write snapshot and logs as one fresh snapshot into a new folder
     #[command(after_help = "\
 Examples:
@@ -340,6 +350,41 @@ pub struct VerifyArguments {
     /// Threads to read with; 0 means all cores
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
     pub threads: u16,
+}
+
+#[derive(Debug, Args)]
+pub struct SalvageArguments {
+    /// A data folder, or a lone .snap or .xlog file
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
+
+    /// The folder for what is saved
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+
+    /// Take logs from this folder
+    #[arg(long, value_name = "DIR")]
+    pub wal_dir: Option<PathBuf>,
+
+    /// Leave out rows that no checksum vouches for; they are in lost.jsonl
+    #[arg(long)]
+    pub checked_only: bool,
+
+    /// Keep rows of compressed blocks under a wrong checksum as well, though values may be wrong
+    #[arg(long, conflicts_with = "checked_only")]
+    pub keep_doubtful: bool,
+
+    /// Level of zstd
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub level: i32,
+
+    /// Threads; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
+
+    /// Most memory for tuples and indexes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_memory: Option<u64>,
 }
 
 #[derive(Debug, Args)]

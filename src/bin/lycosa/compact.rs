@@ -14,7 +14,7 @@ use crate::print::{self, Output};
 use crate::progress::Bar;
 
 pub fn run(arguments: &CompactArguments, json: bool) -> Result<(), Failure> {
-    check_new(&arguments.target)?;
+    check_new(&arguments.open.path, &arguments.target)?;
     let bar = Bar::bytes(!json);
     let mut open = arguments.open.options().fingerprint(false);
     let mut options =
@@ -41,9 +41,19 @@ pub fn run(arguments: &CompactArguments, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// That the target is not there yet, or is an empty folder.
-fn check_new(target: &Path) -> Result<(), Failure> {
+/// That the target is not there yet, or is an empty folder, and does not lie in the source, which must stay as it is.
+pub fn check_new(source: &Path, target: &Path) -> Result<(), Failure> {
     let shown = target.display();
+    let above = target.ancestors().find_map(|folder| {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        folder.canonicalize().ok()
+    });
+    if let (Some(above), Ok(source)) = (above, source.canonicalize())
+        && source.is_dir()
+        && above.starts_with(&source)
+    {
+        return Err(Failure::cannot(format!("{shown}: target: expected a folder outside the source")));
+    }
     match fs::read_dir(target).map(|mut entries| entries.next()) {
         Ok(None) => Ok(()),
         Ok(Some(_)) => Err(Failure::cannot(format!(

@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info cat verify compact bench    a command each
+//! load schema dump get info cat verify salvage compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -26,6 +26,7 @@ mod load;
 mod machine;
 mod print;
 mod progress;
+mod salvage;
 mod schema;
 mod verify;
 
@@ -53,6 +54,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Info(info) => info::run(info, json),
         Command::Cat(cat) => cat::run(cat, json),
         Command::Verify(verify) => verify::run(verify, json),
+        Command::Salvage(salvage) => salvage::run(salvage, json),
         Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),

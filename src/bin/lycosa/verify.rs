@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use lycosa::{FileType, Finding, Options, Severity, Store, Verdict};
+use lycosa::{FileType, Finding, Options, SalvageOptions, Severity, Store, Verdict};
 use serde_json::{Value, json};
 
 use crate::args::VerifyArguments;
@@ -45,7 +45,13 @@ fn judge(path: &Path, arguments: &VerifyArguments) -> (Verdict, Option<bool>) {
     let opened = Store::open_with(path, &Options::new().threads(threads));
     match &opened {
         Ok(store) => verdict.add_opening(Ok(&store.report().notices)),
-        Err(error) => verdict.add_opening(Err(error)),
+        Err(error) => {
+            // It is the first of maybe many.
+            if let Err(other) = verdict.examine(path, &SalvageOptions::new().threads(threads)) {
+                verdict.add_opening(Err(&other));
+            }
+            verdict.add_opening(Err(error));
+        }
     }
     let opens = opened.is_ok();
     // Giving back millions of tuples piece by piece would only take time, but there may be another path.
