@@ -42,9 +42,10 @@ pub(crate) enum Trust {
     Whole,
     /// It stands before the place where its block was cut, so that there is no checksum to compare.
     Cut,
-    /// Its checksum is wrong, and nobody knows where in the block.
+    /// Its checksum is wrong, and what is wrong may be elsewhere in the block: behind it, if something there makes no
+    /// sense.
     Unchecked,
-    /// The same, and it was compressed: one wrong bit spoils much behind it.
+    /// Its checksum is wrong, and it was unpacked all the same: much of the block may be other than it was.
     Doubtful,
 }
 
@@ -103,9 +104,8 @@ pub(crate) fn rescue(
             let (head, verdict) = judged?;
             match verdict {
                 None => whole.push(head),
-                Some((error, repaired)) => {
+                Some((error, repaired, rest)) => {
                     let bytes = head.byte..head.end();
-                    let rest = if head.compressed { Trust::Doubtful } else { Trust::Unchecked };
                     let remedy = take(repaired, rest, &mut whole, &mut patches);
                     damages.push(Damage { bytes, index: head.index, error, remedy });
                 }
@@ -121,11 +121,7 @@ pub(crate) fn rescue(
         }
         let repaired = judge.gap(&bytes, index)?;
         let is_cut = bytes.end == file.bytes() && error.kind() == ErrorKind::Truncated;
-        let rest = match (is_cut, judge.is_compressed(&bytes)?) {
-            (true, _) => Trust::Cut,
-            (false, true) => Trust::Doubtful,
-            (false, false) => Trust::Unchecked,
-        };
+        let rest = if is_cut { Trust::Cut } else { judge.trust(&bytes)? };
         let mut remedy = take(repaired, rest, &mut whole, &mut patches);
         if remedy == Remedy::Rows(rest) && judge.first_rows(&bytes)?.is_empty() {
             remedy = Remedy::Nothing;
@@ -190,14 +186,14 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Nothing, if a block fits its sum; else what is wrong, and what makes it whole.
     #[allow(clippy::type_complexity, reason = "an error that is no failure, and what goes with it")]
-    fn block(&mut self, head: &BlockHead) -> Result<Option<(Error, Option<Repaired>)>, Error> {
+    fn block(&mut self, head: &BlockHead) -> Result<Option<(Error, Option<Repaired>, Trust)>, Error> {
         self.read(head.payload_at()..head.end())?;
         let Err(error) = block::check(head, &self.stored) else { return Ok(None) };
         let mut found = None;
         for wrong in wrong_bytes(&self.stored, head.crc) {
             if self.makes_sense(wrong, head.compressed) && found.replace(wrong).is_some() {
                 // Two ways to put it right are none.
-                return Ok(Some((self.file.place(error), None)));
+                return Ok(Some((self.file.place(error), None, Trust::Doubtful)));
             }
         }
         let repaired = found.map(|WrongByte { at, bits }| match at {
@@ -213,7 +209,9 @@ impl Judge<'_> {
                 Repaired { how, head: *head, patch }
             }
         });
-        Ok(Some((self.file.place(error), repaired)))
+        let is_unpacked = head.compressed && self.unpacker.unpack(&self.stored).is_ok();
+        let rest = if is_unpacked { Trust::Doubtful } else { Trust::Unchecked };
+        Ok(Some((self.file.place(error), repaired, rest)))
     }
 
     /// Whether a payload is rows, and nothing else, once a byte is put right.
@@ -273,9 +271,13 @@ impl Judge<'_> {
         })
     }
 
-    fn is_compressed(&mut self, bytes: &Range<u64>) -> Result<bool, Error> {
-        self.read(bytes.start..bytes.end.min(bytes.start + BLOCK_HEAD_BYTES as u64))?;
-        Ok(self.stored.starts_with(&block::MAGIC_ZSTD))
+    /// How much the rows of a stretch can be believed, if there are any.
+    fn trust(&mut self, bytes: &Range<u64>) -> Result<Trust, Error> {
+        self.read(bytes.start..bytes.end.min(bytes.start + GAP_BYTES_MAX))?;
+        let payload = self.stored.get(BLOCK_HEAD_BYTES..).unwrap_or_default();
+        let is_unpacked =
+            self.stored.starts_with(&block::MAGIC_ZSTD) && self.unpacker.unpack(payload).is_ok();
+        Ok(if is_unpacked { Trust::Doubtful } else { Trust::Unchecked })
     }
 
     /// The rows that a stretch begins with, if it is a block.

@@ -370,7 +370,7 @@ pub struct SalvageArguments {
     #[arg(long)]
     pub checked_only: bool,
 
-    /// Keep rows of compressed blocks under a wrong checksum as well, though values may be wrong
+    /// Keep rows of compressed blocks even where nothing but the checksum shows that they are damaged
     #[arg(long, conflicts_with = "checked_only")]
     pub keep_doubtful: bool,
 

@@ -8,7 +8,7 @@ use super::run::{At, Run};
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::file::header::FileType;
 use crate::file::log_row::LogRow;
-use crate::file::rescue::{Remedy, Rescued, Stretch, for_each_row};
+use crate::file::rescue::{Remedy, Rescued, Stretch, Trust, for_each_row};
 use crate::msgpack::{look, print};
 
 /// What is lost is described stretch by stretch up to so many; further stretches are counted.
@@ -135,13 +135,15 @@ impl Run<'_> {
             if let Remedy::Repaired(how) = &damage.remedy {
                 loss.repaired = Some(how.clone());
             } else if self.report.losses.len() < LOSSES_MAX {
-                let payload = match &damage.remedy {
+                let (payload, is_taken) = match &damage.remedy {
                     Remedy::Rows(trust) => {
-                        rescued.payload(&Stretch::Damage(damage, *trust), &mut self.unpacker)?.0
+                        let stretch = Stretch::Damage(damage, *trust);
+                        let (payload, _) = rescued.payload(&stretch, &mut self.unpacker)?;
+                        (payload, self.unwanted(*trust).is_none())
                     }
-                    _ => Vec::new(),
+                    _ => (Vec::new(), false),
                 };
-                self.describe(lenient, rescued, &payload, &mut loss)?;
+                self.describe(lenient, rescued, (&payload, is_taken), &mut loss)?;
             }
             self.lose(loss);
         }
@@ -198,22 +200,24 @@ impl Run<'_> {
         }
         let mut loss = Loss::new(head.byte..head.end(), error.to_string());
         loss.place = error.place().clone();
-        self.describe(lenient, rescued, payload, &mut loss)?;
+        let is_taken = self.unwanted(Trust::Cut).is_none();
+        self.describe(lenient, rescued, (payload, is_taken), &mut loss)?;
         self.lose(loss);
         Ok(())
     }
 
-    /// What stands before and behind a loss, of which `payload` could be read.
+    /// What stands before and behind a loss, of which `payload` could be read, and was taken or not.
     fn describe(
         &mut self,
         lenient: &Lenient<'_, At>,
         rescued: &Rescued,
-        payload: &[u8],
+        (payload, is_taken): (&[u8], bool),
         loss: &mut Loss,
     ) -> Result<()> {
         let (_, mut before) = edges(payload, lenient, &mut loss.read_rows)?;
         let heads = &rescued.heads;
-        if before.is_none() {
+        if before.is_none() || !is_taken {
+            before = None;
             let at = heads.partition_point(|head| head.byte < loss.bytes.start);
             for head in heads[..at].iter().rev().take(1) {
                 let (payload, _) = rescued.payload(&Stretch::Block(head), &mut self.unpacker)?;

@@ -63,7 +63,8 @@ impl Default for SalvageOptions {
 }
 
 impl SalvageOptions {
-    /// All cores; rows of plain blocks under a wrong checksum are kept, those of compressed ones are not.
+    /// All cores. Of blocks under a wrong checksum rows are taken up to where the first one makes no sense; but none of
+    /// compressed ones that unpack all the same, where nothing shows how far they are right.
     pub fn new() -> Self {
         Self::default()
     }
@@ -98,7 +99,7 @@ impl SalvageOptions {
         self
     }
 
-    /// Takes rows of compressed blocks under a wrong checksum as well. Behind the damage their values may be wrong.
+    /// Takes rows of compressed blocks under a wrong checksum even where zstd unpacks all of it: values may be wrong then.
     pub fn keep_doubtful(mut self, yes: bool) -> Self {
         self.keeps_doubtful = yes;
         self

@@ -483,15 +483,7 @@ impl<'a> Run<'a> {
         trust: Trust,
         rules: &Rules,
     ) -> Result<()> {
-        let unwanted = match trust {
-            Trust::Whole => None,
-            _ if self.options.checked_only => Some("no checksum vouches for it"),
-            Trust::Doubtful if !self.options.keeps_doubtful => {
-                Some("it comes from a compressed block under a wrong checksum")
-            }
-            _ => None,
-        };
-        if let Some(why) = unwanted {
+        if let Some(why) = self.unwanted(trust) {
             // What is there already is not lost.
             return if self.is_there(lenient, row)? { Ok(()) } else { self.drop_row(row.bytes(), at, why) };
         }
@@ -521,6 +513,18 @@ impl<'a> Run<'a> {
             }
         }
         self.taken_back(lenient)
+    }
+
+    /// Why rows that can be believed so much are not taken, if they are not.
+    pub(super) fn unwanted(&self, trust: Trust) -> Option<&'static str> {
+        match trust {
+            Trust::Whole => None,
+            _ if self.options.checked_only => Some("no checksum vouches for it"),
+            Trust::Doubtful if !self.options.keeps_doubtful => {
+                Some("it comes from a compressed block under a wrong checksum")
+            }
+            _ => None,
+        }
     }
 
     /// Whether a row brings a tuple that is there, as it is.
