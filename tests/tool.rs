@@ -258,6 +258,34 @@ fn the_keys_of_info_json_are_the_documented_ones() {
     assert_eq!(keys(&info, &["vclock"]), documented("docs/json.md", "info"));
 }
 
+#[test]
+fn the_keys_of_salvage_json_are_the_documented_ones() {
+    let folder = folder();
+    // A byte that is wrong, and one more that is: nobody can tell which.
+    let file = folder.path().join(SNAPSHOT);
+    let mut bytes = fs::read(&file).unwrap();
+    let end = bytes.len();
+    (bytes[end - 10], bytes[end - 30]) = (bytes[end - 10] ^ 1, bytes[end - 30] ^ 1);
+    fs::write(&file, bytes).unwrap();
+    let target = folder.path().join("saved");
+    let arguments = ["salvage", file.to_str().unwrap(), target.to_str().unwrap(), "--json"];
+    let output = lycosa(&arguments).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(report["is_complete"] == false)), "{report:#}");
+    let (mut found, mut documented) = (keys(&report, &[]), documented("docs/json.md", "salvage"));
+    // No file was skipped, so there is no more to compare of those.
+    documented.retain(|key| !key.starts_with("skipped_files[]"));
+    found.remove("skipped_files[]");
+    assert_eq!(found, documented);
+    // The source is a file, so the target may stand beside it; a second time it is there already.
+    assert_eq!(lycosa(&arguments).output().unwrap().status.code(), Some(3));
+    let inside = folder.path().join("inside");
+    let arguments = ["salvage", folder.path().to_str().unwrap(), inside.to_str().unwrap()];
+    let output = lycosa(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(!inside.exists(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // What the commands print.
 

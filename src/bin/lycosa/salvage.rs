@@ -34,27 +34,34 @@ pub fn run(arguments: &SalvageArguments, json: bool) -> Result<(), Failure> {
     if report.is_complete() { Ok(()) } else { Err(Failure::Reported { code: DAMAGED }) }
 }
 
-fn range(range: &Range<u64>) -> Value {
-    match range.is_empty() {
-        true => Value::Null,
-        false => json!({"first": range.start, "last": range.end - 1}),
+/// The first and the last of a range.
+fn ends(range: Option<&Range<u64>>) -> [Option<u64>; 2] {
+    match range.filter(|range| !range.is_empty()) {
+        None => [None, None],
+        Some(range) => [Some(range.start), Some(range.end - 1)],
     }
 }
 
 fn loss(loss: &Loss) -> Value {
+    let [first_byte, last_byte] = ends(Some(&loss.bytes));
+    let [first_row, last_row] = ends(loss.row_numbers.as_ref());
+    let [first_lsn, last_lsn] = ends(loss.lsns.as_ref().map(|(_, lsns)| lsns));
     json!({
         "file": loss.place.file.as_ref().map(|file| file.display().to_string()),
         "block": loss.place.block,
         "row": loss.place.row,
-        "bytes": range(&loss.bytes),
+        "first_byte": first_byte,
+        "last_byte": last_byte,
         "reason": loss.reason,
         "repaired": loss.repaired,
         "is_loss": loss.is_loss(),
         "cost": loss.cost(),
         "read_rows": loss.read_rows,
-        "row_numbers": loss.row_numbers.as_ref().map(range),
+        "first_row": first_row,
+        "last_row": last_row,
         "replica": loss.lsns.as_ref().map(|(replica, _)| replica),
-        "lsns": loss.lsns.as_ref().map(|(_, lsns)| range(lsns)),
+        "first_lsn": first_lsn,
+        "last_lsn": last_lsn,
         "space_before": loss.spaces.0,
         "space_behind": loss.spaces.1,
         "key_before": loss.keys.0,
