@@ -1,6 +1,7 @@
 //! The running whole: a store that has been recovered from a folder, and ways to its tuples.
 
 mod batch;
+pub(crate) mod diff;
 mod lenient;
 mod limbo;
 pub(crate) mod options;

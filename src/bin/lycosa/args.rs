@@ -90,6 +90,17 @@ TARGET is made, or is an empty folder; SOURCE stays as it is. Beside the snapsho
 row that could be read and is not in it, and why. Exit 0 if nothing is lost, 1 if something is.")]
     Salvage(SalvageArguments),
 
+    /// Compare two folders or snapshots: definitions, and tuples by primary key
+    #[command(after_help = "\
+Examples:
+  lycosa diff yesterday today
+  lycosa diff app restored --space users --space orders
+  lycosa diff app app --a-to-time 2026-01-31T12:00:00Z
+
+`-` is in A alone, `+` in B alone, `~` has the same key and other fields. Exit 0 if nothing differs, 1
+if something does.")]
+    Diff(DiffArguments),
+
     /// Write snapshot and logs as one fresh snapshot into a new folder
     #[command(after_help = "\
 Examples:
@@ -385,6 +396,73 @@ pub struct SalvageArguments {
     /// Most memory for tuples and indexes
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub max_memory: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArguments {
+    /// A data folder, or a lone .snap file
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+
+    /// The one to compare it with
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+
+    /// Only this space: name or id; may be given again
+    #[arg(long, value_name = "SPACE")]
+    pub space: Vec<String>,
+
+    /// Compare system spaces as well
+    #[arg(long)]
+    pub system: bool,
+
+    /// Differences of tuples that are printed of each space; 0: counts alone
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub limit: u64,
+
+    /// Open the snapshots alone, whatever logs hold
+    #[arg(long)]
+    pub snapshot_only: bool,
+
+    /// Replay the logs of A up to this LSN; REPLICA:LSN where several replicas have written
+    #[arg(long, value_name = "LSN", value_parser = parse_lsn, conflicts_with = "snapshot_only")]
+    pub a_to_lsn: Option<(Option<u32>, u64)>,
+
+    /// Replay the logs of A up to this time: seconds since 1970, or RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "snapshot_only")]
+    pub a_to_time: Option<f64>,
+
+    /// Replay the logs of B up to this LSN
+    #[arg(long, value_name = "LSN", value_parser = parse_lsn, conflicts_with = "snapshot_only")]
+    pub b_to_lsn: Option<(Option<u32>, u64)>,
+
+    /// Replay the logs of B up to this time
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "snapshot_only")]
+    pub b_to_time: Option<f64>,
+
+    /// Threads to load with; 0 means all cores
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub threads: u16,
+
+    /// Most memory for each of both
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_memory: Option<u64>,
+}
+
+impl DiffArguments {
+    /// How A is opened, and B.
+    pub fn options(&self) -> [Options; 2] {
+        [(self.a_to_lsn, self.a_to_time), (self.b_to_lsn, self.b_to_time)].map(|(to_lsn, to_time)| {
+            let how = HowArguments {
+                snapshot_only: self.snapshot_only,
+                to_lsn,
+                to_time,
+                max_memory: self.max_memory,
+                ..HowArguments::default()
+            };
+            how.options().threads(usize::from(self.threads)).fingerprint(false)
+        })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info cat verify salvage compact bench    a command each
+//! load schema dump get info cat verify salvage diff compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -18,6 +18,7 @@ mod args;
 mod bench;
 mod cat;
 mod compact;
+mod diff;
 mod dump;
 mod failure;
 mod get;
@@ -55,6 +56,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Cat(cat) => cat::run(cat, json),
         Command::Verify(verify) => verify::run(verify, json),
         Command::Salvage(salvage) => salvage::run(salvage, json),
+        Command::Diff(diff) => diff::run(diff, json),
         Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
