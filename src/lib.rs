@@ -36,6 +36,7 @@
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod bench;
+mod counts;
 mod error;
 mod file;
 mod index;
@@ -64,6 +65,7 @@ pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Sta
 pub use store::report::{Counters, IndexReport, LoadReport, LogReport, SpaceReport, StageReport};
 pub use store::salvage::{Loss, SalvageOptions, SalvageReport, SavedSpace, salvage};
 pub use store::snapshot::{SnapshotOptions, SnapshotReport};
+pub use store::stats::{FieldStats, SpaceStats};
 pub use store::{Index, Select, Space, Store, Tuple};
 pub use tuple::field_type::FieldType;
 pub use tuple::part::{FieldDef, NullableAction, PartDef};

@@ -259,6 +259,27 @@ fn the_keys_of_info_json_are_the_documented_ones() {
 }
 
 #[test]
+fn the_keys_of_stats_json_are_the_documented_ones() {
+    let folder = folder();
+    let stats = json_of(folder.path(), &["stats", "{}", "--json"]);
+    let documented = documented("docs/json.md", "stats");
+    let mut found = keys(&stats, &["spaces[].fields[].types"]);
+    // Values have keys of their own.
+    found.retain(|key| !key.starts_with("spaces[].fields[].top[].value["));
+    assert_eq!(found, documented);
+    let people = &stats["spaces"][0];
+    assert_eq!((&people["name"], &people["tuples"]), (&json!("people"), &json!(2)));
+    let field = &people["fields"][1];
+    assert_eq!(field["types"], json!({"nil": 1, "string": 1}));
+    assert_eq!(
+        (&field["distinct"], &field["min"], &field["length_max"]),
+        (&json!(1), &json!("Ann"), &json!(3))
+    );
+    let text = done(folder.path(), &["stats", "{}", "--space", "people"]);
+    assert!(text.contains("\n  3 age: unsigned 2; 2 distinct; 34 to 35\n"), "{text}");
+}
+
+#[test]
 fn the_keys_of_salvage_json_are_the_documented_ones() {
     let folder = folder();
     // A byte that is wrong, and one more that is: nobody can tell which.

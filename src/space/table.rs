@@ -137,7 +137,7 @@ impl IndexData {
     }
 
     /// The handles of all entries, in the order of the index.
-    pub(super) fn handles(&self) -> Vec<Handle> {
+    pub(crate) fn handles(&self) -> Vec<Handle> {
         let handle = |entry: Entry| entry.handle;
         match &self.built {
             Built::Tree(tree) => tree.begin().map(handle).collect(),

@@ -12,6 +12,7 @@ mod rows;
 pub(crate) mod salvage;
 mod sequences;
 pub(crate) mod snapshot;
+pub(crate) mod stats;
 mod synchro;
 #[expect(unsafe_code, reason = "getrusage fills a C struct")]
 mod usage;

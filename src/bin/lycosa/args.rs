@@ -101,6 +101,14 @@ Examples:
 if something does.")]
     Diff(DiffArguments),
 
+    /// Tell what tuples are like: types, distinct values, least and greatest, lengths, sizes
+    #[command(after_help = "\
+Examples:
+  lycosa stats app
+  lycosa stats app --space users --top 10
+  lycosa stats app --json")]
+    Stats(StatsArguments),
+
     /// Write snapshot and logs as one fresh snapshot into a new folder
     #[command(after_help = "\
 Examples:
@@ -463,6 +471,24 @@ impl DiffArguments {
             how.options().threads(usize::from(self.threads)).fingerprint(false)
         })
     }
+}
+
+#[derive(Debug, Args)]
+pub struct StatsArguments {
+    #[command(flatten)]
+    pub open: OpenArguments,
+
+    /// Only this space: name or id; may be given again
+    #[arg(long, value_name = "SPACE")]
+    pub space: Vec<String>,
+
+    /// Tell of system spaces as well
+    #[arg(long)]
+    pub system: bool,
+
+    /// Print so many of the most frequent values of each field
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub top: usize,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info cat verify salvage diff compact bench    a command each
+//! load schema dump get info cat verify salvage diff stats compact bench    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -29,6 +29,7 @@ mod print;
 mod progress;
 mod salvage;
 mod schema;
+mod stats;
 mod verify;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Verify(verify) => verify::run(verify, json),
         Command::Salvage(salvage) => salvage::run(salvage, json),
         Command::Diff(diff) => diff::run(diff, json),
+        Command::Stats(stats) => stats::run(stats, json),
         Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
