@@ -61,6 +61,7 @@ pub use msgpack::value::Value;
 pub use space::catalog::Schema;
 pub use space::definition::{IndexDef, IndexKind, SpaceDef};
 pub use store::diff::{Change, SpaceDiff};
+pub use store::export::{BytesForm, ExportFormat, ExportOptions, Exporter};
 pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Stage};
 pub use store::report::{Counters, IndexReport, LoadReport, LogReport, SpaceReport, StageReport};
 pub use store::salvage::{Loss, SalvageOptions, SalvageReport, SavedSpace, salvage};

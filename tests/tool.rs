@@ -259,6 +259,41 @@ fn the_keys_of_info_json_are_the_documented_ones() {
 }
 
 #[test]
+fn export_writes_rows_for_other_software() {
+    let folder = folder();
+    let rows = done(folder.path(), &["export", "{}", "--space", "people"]);
+    assert_eq!(
+        rows,
+        "{\"id\":1,\"name\":\"Ann\",\"field_3\":34,\"field_4\":[1,2]}\n{\"id\":2,\"name\":null,\"field_3\":35,\"field_4\":[3,4]}\n"
+    );
+    let by_name =
+        done(folder.path(), &["export", "{}", "--space", "people", "--index", "name", "--format", "csv"]);
+    assert_eq!(by_name, "id,name,field_3,field_4\r\n2,,35,\"[3,4]\"\r\n1,Ann,34,\"[1,2]\"\r\n");
+    let out = folder.path().join("people.tsv");
+    let arguments =
+        ["export", "{}", "--space", "512", "--format", "tsv", "--no-header", "-o", out.to_str().unwrap()];
+    assert_eq!(run(folder.path(), &arguments).status.code(), Some(0));
+    assert_eq!(fs::read_to_string(&out).unwrap(), "1\tAnn\t34\t[1,2]\n2\t\\N\t35\t[3,4]\n");
+    // A file that is there stays as it is.
+    fails(3, folder.path(), &arguments);
+    fails(2, folder.path(), &["export", "{}", "--space", "people", "--format", "csv", "--json"]);
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = done(folder.path(), &["completions", shell]);
+        assert!(script.contains("salvage") && script.contains("keep-doubtful"), "{shell}");
+    }
+    let pages = folder.path().join("man");
+    fs::create_dir(&pages).unwrap();
+    done(folder.path(), &["man", pages.to_str().unwrap()]);
+    let page = fs::read_to_string(pages.join("lycosa-salvage.1")).unwrap();
+    assert!(page.contains("lost.jsonl"), "{page}");
+}
+
+#[test]
 fn the_keys_of_stats_json_are_the_documented_ones() {
     let folder = folder();
     let stats = json_of(folder.path(), &["stats", "{}", "--json"]);
@@ -276,7 +311,7 @@ fn the_keys_of_stats_json_are_the_documented_ones() {
         (&json!(1), &json!("Ann"), &json!(3))
     );
     let text = done(folder.path(), &["stats", "{}", "--space", "people"]);
-    assert!(text.contains("\n  3 age: unsigned 2; 2 distinct; 34 to 35\n"), "{text}");
+    assert!(text.contains("\n  3: unsigned 2; 2 distinct; 34 to 35\n"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod batch;
 pub(crate) mod diff;
+pub(crate) mod export;
 mod lenient;
 mod limbo;
 pub(crate) mod options;

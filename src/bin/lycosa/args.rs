@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lycosa::{IteratorType, Options, SpaceSelector};
+use lycosa::{BytesForm, ExportFormat, ExportOptions, IteratorType, Options, SpaceSelector};
 
 use crate::failure::Failure;
 
@@ -101,6 +101,16 @@ Examples:
 if something does.")]
     Diff(DiffArguments),
 
+    /// Write a space's tuples as JSON lines, CSV, TSV or MsgPack
+    #[command(after_help = "\
+Examples:
+  lycosa export app --space users > users.jsonl
+  lycosa export app --space users --format csv -o users.csv
+  lycosa export app --space users --format tsv --redact
+
+Names are those of the space's format; fields without one are called field_N. OUT is a new file.")]
+    Export(ExportArguments),
+
     /// Tell what tuples are like: types, distinct values, least and greatest, lengths, sizes
     #[command(after_help = "\
 Examples:
@@ -119,6 +129,19 @@ Examples:
 TARGET is made, or is an empty folder; DIR stays as it is. The snapshot is named by the vclock of
 the last transaction that is in it. Tarantool opens it as it opens its own.")]
     Compact(CompactArguments),
+
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = "\
+Examples:
+  lycosa completions bash > /etc/bash_completion.d/lycosa
+  lycosa completions zsh > ~/.zfunc/_lycosa")]
+    Completions(CompletionsArguments),
+
+    /// Write manual pages, one for each command
+    #[command(after_help = "\
+Example:
+  lycosa man /usr/local/share/man/man1")]
+    Man(ManArguments),
 
     /// Measure
     Bench(BenchArguments),
@@ -474,6 +497,97 @@ impl DiffArguments {
 }
 
 #[derive(Debug, Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    pub open: OpenArguments,
+
+    /// Name or id of the space; only digits are an id, `name:512` forces a name
+    #[arg(long, value_name = "SPACE")]
+    pub space: String,
+
+    /// In the order of this index, with its tuples alone; a tuple once for each of its keys
+    #[arg(long, value_name = "INDEX")]
+    pub index: Option<String>,
+
+    /// The format
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "json-each-row")]
+    pub format: ExportAs,
+
+    /// Into this file, which must not be there; standard output if not given
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+
+    /// CSV and TSV without the line of names
+    #[arg(long)]
+    pub no_header: bool,
+
+    /// How binary data is written, and in JSON strings that are no UTF-8
+    #[arg(long, value_name = "FORM", value_enum, default_value = "hex")]
+    pub binary: BinaryAs,
+
+    /// JSON: integers beyond 2^53 as strings
+    #[arg(long)]
+    pub quote_wide_integers: bool,
+
+    /// JSON: decimals as strings
+    #[arg(long)]
+    pub quote_decimals: bool,
+
+    /// JSON: NaN and infinities as strings instead of null
+    #[arg(long)]
+    pub quote_nan: bool,
+
+    /// Types and lengths in the place of values
+    #[arg(long)]
+    pub redact: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportAs {
+    /// An object a line
+    JsonEachRow,
+    /// An array a line
+    JsonCompact,
+    /// RFC 4180
+    Csv,
+    /// Tab-separated, with the escapes of ClickHouse
+    Tsv,
+    /// The tuples as they are
+    Msgpack,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BinaryAs {
+    /// Hexadecimal digits
+    Hex,
+    /// Base64
+    Base64,
+}
+
+impl ExportArguments {
+    pub fn options(&self) -> ExportOptions {
+        ExportOptions {
+            format: match self.format {
+                ExportAs::JsonEachRow => ExportFormat::JsonEachRow,
+                ExportAs::JsonCompact => ExportFormat::JsonCompactEachRow,
+                ExportAs::Csv => ExportFormat::Csv,
+                ExportAs::Tsv => ExportFormat::Tsv,
+                ExportAs::Msgpack => ExportFormat::MsgPack,
+            },
+            bytes: match self.binary {
+                BinaryAs::Hex => BytesForm::Hex,
+                BinaryAs::Base64 => BytesForm::Base64,
+            },
+            header: !self.no_header,
+            quotes_wide_integers: self.quote_wide_integers,
+            quotes_decimals: self.quote_decimals,
+            quotes_nan: self.quote_nan,
+            redact: self.redact,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
 pub struct StatsArguments {
     #[command(flatten)]
     pub open: OpenArguments,
@@ -489,6 +603,20 @@ pub struct StatsArguments {
     /// Print so many of the most frequent values of each field
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub top: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct ManArguments {
+    /// A folder that is there
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 #[derive(Debug, Args)]

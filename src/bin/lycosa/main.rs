@@ -9,7 +9,7 @@
 //! print     standard output: tables, numbers, JSON, hex
 //! progress  bars on a terminal
 //! machine   facts about the machine for the benchmark
-//! load schema dump get info cat verify salvage diff stats compact bench    a command each
+//! load schema dump get info cat verify salvage diff stats compact export bench help    a command each
 //! ```
 //!
 //! Results go to standard output, everything else (errors, notices, bars) to standard error.
@@ -20,8 +20,10 @@ mod cat;
 mod compact;
 mod diff;
 mod dump;
+mod export;
 mod failure;
 mod get;
+mod help;
 mod info;
 mod load;
 mod machine;
@@ -58,7 +60,10 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Verify(verify) => verify::run(verify, json),
         Command::Salvage(salvage) => salvage::run(salvage, json),
         Command::Diff(diff) => diff::run(diff, json),
+        Command::Export(export) => export::run(export, json),
         Command::Stats(stats) => stats::run(stats, json),
+        Command::Completions(completions) => help::completions(completions),
+        Command::Man(man) => help::man(man),
         Command::Compact(compact) => compact::run(compact, json),
         Command::Bench(bench) => match &bench.command {
             BenchCommand::Load(load) => bench::run(load, json),
