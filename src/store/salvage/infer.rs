@@ -71,6 +71,8 @@ impl Sample {
             });
         }
         self.tuples += 1;
+        // A field that some tuple does not have is no part of a key.
+        let fields = fields.min(self.types.len());
         self.types.truncate(fields);
         self.seen.truncate(fields);
         let mut at = start;
@@ -162,4 +164,46 @@ fn join(one: Option<FieldType>, other: Option<FieldType>) -> Option<FieldType> {
         (Unsigned | Integer | Number, Unsigned | Integer | Number) => Number,
         _ => Scalar,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::msgpack::parse::from_json;
+
+    fn sample(tuples: &[&str]) -> Sample {
+        let mut sample = Sample::default();
+        tuples.iter().for_each(|tuple| sample.add(&from_json(tuple).unwrap(), false));
+        sample
+    }
+
+    #[test]
+    fn a_key_is_as_few_fields_as_tell_tuples_apart() {
+        for (tuples, parts, types) in [
+            (&["[1,\"a\"]", "[2,\"a\"]"][..], 1, &["unsigned"][..]),
+            (&["[1,\"a\"]", "[1,\"b\"]"], 2, &["unsigned", "string"]),
+            (&["[1,\"a\"]", "[-1,\"b\"]"], 1, &["integer"]),
+            (&["[1.5]", "[2]"], 1, &["number"]),
+            (&["[1]", "[\"x\"]"], 1, &["scalar"]),
+            // Of different lengths, longer ones first and last.
+            (&["[1,2,3]", "[1,3]", "[1,4,5,6]"], 2, &["unsigned", "unsigned"]),
+            (&["[1]", "[1,2]", "[1,3]"], 1, &["unsigned"]),
+            // Nothing tells these apart, nor may a container be part of a key.
+            (&["[1,[2]]", "[1,[3]]"], 1, &["unsigned"]),
+            (&["[[1]]"], 1, &["scalar"]),
+            (&["[]"], 1, &["scalar"]),
+        ] {
+            let sample = sample(tuples);
+            assert_eq!(sample.parts(), parts, "{tuples:?}");
+            let (_, index) = sample.rows(512, parts);
+            let at = look::element(&index, 0, 5).unwrap();
+            let found: Vec<&[u8]> = (0..parts as u32)
+                .map(|part| {
+                    let part = look::element(&index, at, part).unwrap();
+                    read::str(&index, look::element(&index, part, 1).unwrap()).unwrap().0
+                })
+                .collect();
+            assert_eq!(found, types.iter().map(|name| name.as_bytes()).collect::<Vec<_>>(), "{tuples:?}");
+        }
+    }
 }

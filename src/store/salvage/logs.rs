@@ -12,7 +12,8 @@ use crate::error::{Place, Result};
 use crate::file::directory::NamedFile;
 use crate::file::habits::version_of;
 use crate::file::header::FileType;
-use crate::file::rescue::{Rescued, Stretch, for_each_row, rescue};
+use crate::file::log_row::LogRow;
+use crate::file::rescue::{Rescued, Stretch, Trust, for_each_row, rescue};
 use crate::file::row::kind;
 use crate::file::vclock::Vclock;
 use crate::limits::SYSTEM_SPACE_ID_END;
@@ -112,17 +113,20 @@ impl Run<'_> {
         vclock: &mut Vclock,
     ) -> Result<()> {
         let mut stretches = rescued.stretches();
-        self.put_in_order(rescued, &mut stretches)?;
+        let whole = self.put_in_order(rescued, &mut stretches)?;
         for stretch in &stretches {
             let (payload, fault) = rescued.payload(stretch, &mut self.unpacker)?;
             let trust = stretch.trust();
             let broken = for_each_row(&payload, |row, number| {
                 let at = At { file, block: stretch.index(), byte: stretch.byte(), row: number };
-                let (replica, lsn) = (if row.is_local() { 0 } else { row.replica_id() }, row.lsn());
+                let (replica, lsn) = (writer(row), row.lsn());
                 if lsn != 0 && lsn <= vclock.get(replica) {
                     return Ok(());
                 }
-                if lsn != 0 {
+                if trust != Trust::Whole && !may_be(replica, lsn, &whole, vclock) {
+                    return Ok(());
+                }
+                if lsn != 0 && self.unwanted(trust).is_none() {
                     let missing = vclock.get(replica) + 1..lsn;
                     vclock.raise(replica, lsn);
                     self.tell_gap(rescued, at, replica, missing);
@@ -147,24 +151,33 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Blocks of a log that stand in another order than they were written in: by their LSNs.
-    fn put_in_order(&mut self, rescued: &Rescued, stretches: &mut [Stretch<'_>]) -> Result<()> {
+    /// Blocks of a log that stand in another order than they were written in: by their LSNs. Gives the rows of whole blocks
+    /// by replica and LSN, ascending, if there are other rows as well.
+    fn put_in_order(&mut self, rescued: &Rescued, stretches: &mut [Stretch<'_>]) -> Result<Vec<(u32, u64)>> {
+        let is_whole = |stretch: &Stretch<'_>| stretch.trust() == Trust::Whole;
+        let is_all_whole = stretches.iter().all(is_whole);
         let mut firsts = Vec::with_capacity(stretches.len());
-        let mut replicas = Vec::new();
+        let (mut replicas, mut whole) = (Vec::new(), Vec::new());
         for stretch in stretches.iter() {
-            let (payload, _) = rescued.payload(stretch, &mut self.unpacker)?;
             let mut first = None;
-            for_each_row(&payload, |row, _| {
-                first.get_or_insert(row.lsn());
-                let replica = if row.is_local() { 0 } else { row.replica_id() };
-                if !replicas.contains(&replica) {
-                    replicas.push(replica);
-                }
-                Ok(())
-            })?;
-            // A block that cannot be read is taken to be where it belongs.
+            if is_whole(stretch) {
+                let (payload, _) = rescued.payload(stretch, &mut self.unpacker)?;
+                for_each_row(&payload, |row, _| {
+                    first.get_or_insert(row.lsn());
+                    let replica = writer(row);
+                    if !replicas.contains(&replica) {
+                        replicas.push(replica);
+                    }
+                    if !is_all_whole {
+                        whole.push((replica, row.lsn()));
+                    }
+                    Ok(())
+                })?;
+            }
+            // What cannot be read, or not be believed, is taken to be where it belongs.
             firsts.push(first.or(firsts.last().copied()).unwrap_or(0));
         }
+        whole.sort_unstable();
         // LSNs of several replicas have no order among themselves.
         if replicas.len() == 1 && !firsts.is_sorted() {
             let mut order: Vec<usize> = (0..stretches.len()).collect();
@@ -178,7 +191,7 @@ impl Run<'_> {
                 "{path}: its blocks are not in the order of their LSNs: they are taken in that order"
             ));
         }
-        Ok(())
+        Ok(whole)
     }
 
     /// LSNs of synchronous transactions that the logs say were rolled back, by the replica that wrote them.
@@ -218,6 +231,22 @@ impl Run<'_> {
             }
         }
         Ok(found)
+    }
+}
+
+/// The replica whose LSNs count a row.
+fn writer(row: &LogRow<'_>) -> u32 {
+    if row.is_local() { 0 } else { row.replica_id() }
+}
+
+/// Whether a row that no checksum vouches for can be one that is missing here: no whole block has it, and its LSN lies
+/// before the next one that a whole block has, or is the very next where there is none.
+fn may_be(replica: u32, lsn: u64, whole: &[(u32, u64)], vclock: &Vclock) -> bool {
+    let now = vclock.get(replica);
+    let next = whole.get(whole.partition_point(|&row| row <= (replica, now)));
+    match next.filter(|(other, _)| *other == replica) {
+        Some(&(_, next)) => lsn < next,
+        None => lsn == now.saturating_add(1),
     }
 }
 
