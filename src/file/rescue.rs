@@ -81,7 +81,7 @@ pub(crate) struct Rescued {
     pub(crate) damages: Vec<Damage>,
 }
 
-/// Reads a file that should be of this type.
+/// Reads a file that should be of this type. `unpacked_bytes_max`: the most that a block may unpack to.
 ///
 /// # Errors
 /// `Io`, `Missing`.
@@ -90,6 +90,7 @@ pub(crate) fn rescue(
     path: &Path,
     filetype: FileType,
     threads: usize,
+    unpacked_bytes_max: usize,
 ) -> Result<Rescued, Error> {
     let (file, header_fault) = ContainerFile::open_damaged(disk, path, filetype)?;
     let Survey { heads, gaps, end } = survey(&file, GAPS_MAX)?;
@@ -98,7 +99,7 @@ pub(crate) fn rescue(
     in_order(
         if threads == 1 { 0 } else { threads },
         || jobs.next(),
-        || Judge { file: &file, stored: Vec::new(), unpacker: Unpacker::new(usize::MAX) },
+        || Judge { file: &file, stored: Vec::new(), unpacker: Unpacker::new(unpacked_bytes_max) },
         |judge, head| judge.block(head).map(|verdict| (*head, verdict)),
         |judged| {
             let (head, verdict) = judged?;
@@ -113,7 +114,7 @@ pub(crate) fn rescue(
             Ok(ControlFlow::Continue(()))
         },
     )?;
-    let mut judge = Judge { file: &file, stored: Vec::new(), unpacker: Unpacker::new(usize::MAX) };
+    let mut judge = Judge { file: &file, stored: Vec::new(), unpacker: Unpacker::new(unpacked_bytes_max) };
     for Gap { bytes, index, error } in gaps {
         if let Some(how) = judge.marker(&bytes)? {
             damages.push(Damage { bytes, index, error, remedy: Remedy::Repaired(how) });

@@ -5,6 +5,8 @@
 //! somebody asks for the space, or their transaction ends; if they make no sense together, the last ones are taken back
 //! until the others do.
 
+use std::collections::BTreeMap;
+
 use super::replay::{delete_range, present};
 use super::sequences::{Sequences, is_about_sequences};
 use super::synchro::Synchro;
@@ -39,8 +41,6 @@ pub(super) struct TakenBack<P> {
 struct Change<P> {
     place: P,
     row: Vec<u8>,
-    /// The space that it is about.
-    subject: u32,
     /// The space that the row is of, and what it was and is.
     space_id: u32,
     old: Option<Vec<u8>>,
@@ -52,14 +52,14 @@ pub(super) struct Lenient<'a, P> {
     pub(super) catalog: Catalog<'a>,
     pub(super) synchro: Synchro,
     sequences: Sequences,
-    /// Changes that have not been judged.
-    changes: Vec<Change<P>>,
+    /// Changes that have not been judged, by the space that they are about.
+    changes: BTreeMap<u32, Vec<Change<P>>>,
     pub(super) taken_back: Vec<TakenBack<P>>,
 }
 
 impl<'a, P: Copy> Lenient<'a, P> {
     pub(super) fn new(catalog: Catalog<'a>, synchro: Synchro) -> Self {
-        let (changes, taken_back) = (Vec::new(), Vec::new());
+        let (changes, taken_back) = (BTreeMap::new(), Vec::new());
         Self { catalog, synchro, sequences: Sequences::default(), changes, taken_back }
     }
 
@@ -139,7 +139,7 @@ impl<'a, P: Copy> Lenient<'a, P> {
         if let Some(subject) = subject {
             let owned = |tuple: Option<&[u8]>| tuple.map(<[u8]>::to_vec);
             let (row, old, new) = (row.bytes().to_vec(), owned(old), owned(new));
-            self.changes.push(Change { place, row, subject, space_id, old, new });
+            self.changes.entry(subject).or_default().push(Change { place, row, space_id, old, new });
         }
         Ok(())
     }
@@ -149,21 +149,15 @@ impl<'a, P: Copy> Lenient<'a, P> {
     /// # Errors
     /// `Memory`.
     pub(super) fn end_transaction(&mut self) -> Result<()> {
-        while let Some(change) = self.changes.first() {
-            self.judge(change.subject)?;
+        while let Some((&subject, _)) = self.changes.first_key_value() {
+            self.judge(subject)?;
         }
         self.catalog.settle_all()
     }
 
     /// Whether the changes of a space's definition make sense together; those that do not are taken back.
     fn judge(&mut self, id: u32) -> Result<()> {
-        if self.changes.iter().all(|change| change.subject != id) {
-            return Ok(());
-        }
-        let (mut mine, others) = std::mem::take(&mut self.changes)
-            .into_iter()
-            .partition::<Vec<_>, _>(|change| change.subject == id);
-        self.changes = others;
+        let Some(mut mine) = self.changes.remove(&id) else { return Ok(()) };
         let mut later = Vec::new();
         let mut outcome = self.catalog.settle_one(id);
         while let (Err(error), Some(change)) = (&outcome, mine.pop()) {

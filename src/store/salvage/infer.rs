@@ -4,6 +4,7 @@
 //! apart. If later ones prove that they are too few, the guess is made again with one more.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{BuildHasher, RandomState};
 
 use crate::msgpack::{class, look, read, skip, write};
 use crate::tuple::field_type::FieldType;
@@ -48,8 +49,9 @@ impl Samples {
 pub(super) struct Sample {
     tuples: usize,
     is_local: bool,
-    /// Values of the first fields, each as it stands.
-    seen: Vec<HashSet<Vec<u8>>>,
+    /// Hashes of the values of the first field, of the first two, and so on, as they stand.
+    seen: Vec<HashSet<u64>>,
+    hasher: RandomState,
     /// Of each of the first fields what all its values are; `None`: nothing that a key may be made of.
     types: Vec<Option<FieldType>>,
 }
@@ -79,7 +81,7 @@ impl Sample {
         for field in 0..fields {
             let Ok(end) = skip::skip(tuple, at) else { return };
             self.types[field] = join(self.types[field], type_of(tuple, at));
-            self.seen[field].insert(tuple[start..end].to_vec());
+            self.seen[field].insert(self.hasher.hash_one(&tuple[start..end]));
             at = end;
         }
     }

@@ -22,7 +22,7 @@ use crate::space::system;
 use crate::tuple::update::Rules;
 
 /// Transactions of which it is remembered where they begin; more do not wait for a quorum at a time.
-const TRANSACTIONS_MAX: usize = 100_000;
+const TRANSACTIONS_MAX: usize = 10_000;
 
 impl Run<'_> {
     /// All logs, row by row.
@@ -98,7 +98,11 @@ impl Run<'_> {
         }
         let mut samples = Samples::default();
         for named in logs {
-            let Ok(rescued) = rescue(self.disk, &named.path, FileType::Xlog, self.threads) else { continue };
+            let Ok(rescued) =
+                rescue(self.disk, &named.path, FileType::Xlog, self.threads, self.unpacked_bytes_max)
+            else {
+                continue;
+            };
             self.samples(lenient, &rescued, &mut samples)?;
         }
         self.guess(lenient, &samples, &Rules::of_version([0; 3]))
@@ -131,8 +135,7 @@ impl Run<'_> {
                     vclock.raise(replica, lsn);
                     self.tell_gap(rescued, at, replica, missing);
                 }
-                let is_rolled_back =
-                    rolled_back.iter().any(|(owner, lsns)| *owner == replica && lsns.contains(&lsn));
+                let is_rolled_back = is_in(rolled_back, replica, lsn);
                 if matches!(row.kind(), kind::RAFT_ROLLBACK | kind::RAFT_PROMOTE) && !knows_rollbacks {
                     (self.known.has_rollbacks, self.learns) = (true, true);
                 }
@@ -201,7 +204,11 @@ impl Run<'_> {
         // Transactions of several rows, which are known by the LSN of their last: replica, that, and the first.
         let mut open: VecDeque<(u32, u64, u64)> = VecDeque::new();
         for named in logs {
-            let Ok(rescued) = rescue(self.disk, &named.path, FileType::Xlog, self.threads) else { continue };
+            let Ok(rescued) =
+                rescue(self.disk, &named.path, FileType::Xlog, self.threads, self.unpacked_bytes_max)
+            else {
+                continue;
+            };
             for stretch in &rescued.stretches() {
                 let (payload, _) = rescued.payload(stretch, &mut self.unpacker)?;
                 for_each_row(&payload, |row, _| {
@@ -230,13 +237,35 @@ impl Run<'_> {
                 })?;
             }
         }
-        Ok(found)
+        Ok(joined(found))
     }
 }
 
 /// The replica whose LSNs count a row.
 fn writer(row: &LogRow<'_>) -> u32 {
     if row.is_local() { 0 } else { row.replica_id() }
+}
+
+/// The same ranges, sorted, and those that overlap as one.
+fn joined(mut ranges: Vec<(u32, Range<u64>)>) -> Vec<(u32, Range<u64>)> {
+    ranges.sort_by_key(|(replica, lsns)| (*replica, lsns.start));
+    let mut joined: Vec<(u32, Range<u64>)> = Vec::new();
+    for (replica, lsns) in ranges {
+        match joined.last_mut() {
+            Some((other, last)) if *other == replica && lsns.start <= last.end => {
+                last.end = last.end.max(lsns.end)
+            }
+            _ => joined.push((replica, lsns)),
+        }
+    }
+    joined
+}
+
+/// Whether an LSN is in one of these ranges, as `joined` gives them.
+fn is_in(ranges: &[(u32, Range<u64>)], replica: u32, lsn: u64) -> bool {
+    let behind = ranges.partition_point(|(other, lsns)| (*other, lsns.start) <= (replica, lsn));
+    let last = behind.checked_sub(1).map(|at| &ranges[at]);
+    last.is_some_and(|(other, lsns)| *other == replica && lsns.contains(&lsn))
 }
 
 /// Whether a row that no checksum vouches for can be one that is missing here: no whole block has it, and its LSN lies
@@ -259,4 +288,33 @@ pub(super) fn is_nearly(one: &str, other: &str) -> bool {
 fn missing(from: &Vclock, to: &Vclock) -> Option<(u32, Range<u64>)> {
     let (id, last) = to.iter().find(|&(id, last)| last > from.get(id))?;
     Some((id, from.get(id) + 1..last + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined_and_found() {
+        let ranges = joined(vec![(1, 20..30), (2, 1..2), (1, 5..8), (1, 8..10), (1, 22..25), (2, 5..5)]);
+        assert_eq!(ranges, [(1, 5..10), (1, 20..30), (2, 1..2), (2, 5..5)]);
+        for replica in 0..4 {
+            for lsn in 0..40 {
+                let expected = ranges.iter().any(|(other, lsns)| *other == replica && lsns.contains(&lsn));
+                assert_eq!(is_in(&ranges, replica, lsn), expected, "{lsn} of {replica}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_that_nobody_vouches_for_fills_a_gap_and_nothing_else() {
+        let vclock = Vclock::default().with(1, 10);
+        let whole = [(1, 5), (1, 10), (1, 13), (2, 12)];
+        for (lsn, may) in [(11, true), (12, true), (13, false), (14, false)] {
+            assert_eq!(may_be(1, lsn, &whole, &vclock), may, "{lsn}");
+        }
+        // Behind the last one: the very next.
+        let vclock = vclock.with(1, 13);
+        assert!(may_be(1, 14, &whole, &vclock) && !may_be(1, 15, &whole, &vclock));
+    }
 }

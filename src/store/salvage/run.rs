@@ -43,6 +43,9 @@ use crate::tuple::update::Rules;
 /// A snapshot of a fresh instance of 2.6.0: its system rows stand in for those that are lost.
 const FRESH: &[u8] = include_bytes!("fresh.snap");
 
+/// What a block may unpack to unless a memory limit says otherwise: thousands of times what Tarantool writes.
+const UNPACKED_BYTES_MAX: u64 = 512 << 20;
+
 /// Where a row stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At {
@@ -107,6 +110,7 @@ pub(super) struct Run<'a> {
     /// Faults are wanted, not tuples: nothing is guessed, and no older snapshot is as good.
     pub(super) examines: bool,
     pub(super) unpacker: Unpacker,
+    pub(super) unpacked_bytes_max: usize,
 }
 
 /// The report while it is being made.
@@ -140,6 +144,8 @@ impl<'a> Run<'a> {
         known: Known,
         drop: &'a mut dyn FnMut(&Dropped<'_>) -> Result<()>,
     ) -> Self {
+        let limit = options.max_memory.unwrap_or(UNPACKED_BYTES_MAX);
+        let unpacked_bytes_max = usize::try_from(limit).unwrap_or(usize::MAX);
         Self {
             disk,
             options,
@@ -153,12 +159,13 @@ impl<'a> Run<'a> {
             waits_for_guesses: true,
             examines: false,
             has_undefined: false,
-            unpacker: Unpacker::new(usize::MAX),
+            unpacker: Unpacker::new(unpacked_bytes_max),
+            unpacked_bytes_max,
         }
     }
 
     pub(super) fn rescue(&mut self, path: &Path, filetype: FileType) -> Result<(usize, Rescued)> {
-        let rescued = rescue(self.disk, path, filetype, self.threads)?;
+        let rescued = rescue(self.disk, path, filetype, self.threads, self.unpacked_bytes_max)?;
         self.files.push(path.to_path_buf());
         Ok((self.files.len() - 1, rescued))
     }
