@@ -121,6 +121,7 @@ pub(super) fn load_rescued(
     file: &Arc<ContainerFile>,
     heads: &[BlockHead],
     first_lost: Option<u64>,
+    unpacked_bytes_max: usize,
     options: &Options,
 ) -> Result<Option<Loaded>> {
     let snapshot = Snapshot {
@@ -128,7 +129,7 @@ pub(super) fn load_rescued(
         heads: heads.to_vec(),
         folder: None,
         notices: Vec::new(),
-        unpacked_bytes_max: unpacked_bytes_max(options),
+        unpacked_bytes_max,
         is_whole: false,
     };
     let user_block = snapshot.schema(Definitions::First)?.user_block;

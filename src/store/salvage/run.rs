@@ -237,9 +237,11 @@ impl<'a> Run<'a> {
     fn load_at_once(&self, rescued: &Rescued) -> Result<Option<recover::Loaded>> {
         let lost = rescued.damages.iter().find(|damage| !matches!(damage.remedy, Remedy::Repaired(_)));
         let first_lost = lost.map(|damage| damage.bytes.start);
-        match recover::load_rescued(&rescued.file, &rescued.heads, first_lost, &self.load_options()) {
-            Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::Memory) => Err(error),
-            // Which rows it is that do not fit is found out one by one.
+        let (file, heads) = (&rescued.file, &rescued.heads);
+        let limit = self.unpacked_bytes_max;
+        match recover::load_rescued(file, heads, first_lost, limit, &self.load_options()) {
+            Err(error) if error.kind() == ErrorKind::Io => Err(error),
+            // Which rows, or blocks, it is that do not fit is found out one by one.
             Err(_) => Ok(None),
             Ok(loaded) => Ok(loaded),
         }
