@@ -7,7 +7,7 @@ use super::super::lenient::Lenient;
 use super::Sources;
 use super::infer::Samples;
 use super::loss::Loss;
-use super::run::{At, Run};
+use super::run::{At, Run, is_misnamed};
 use crate::error::{Place, Result};
 use crate::file::directory::NamedFile;
 use crate::file::habits::version_of;
@@ -65,7 +65,9 @@ impl Run<'_> {
                 self.skip(&named.path, format!("it was written by another instance, {theirs}"));
                 continue;
             }
-            if rescued.header_fault.is_none() && !header.vclock.is_covered_by(vclock) {
+            // Where the name and the vclock are not of one another, one of them is damaged.
+            let is_known = rescued.header_fault.is_none() && !is_misnamed(named, &header.vclock);
+            if is_known && !header.vclock.is_covered_by(vclock) {
                 let text = format!(
                     "{}: it begins at {}, and what is before it ends at {vclock}: rows are missing between them",
                     named.path.display(),

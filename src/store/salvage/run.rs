@@ -267,13 +267,13 @@ impl<'a> Run<'a> {
         };
         let header = &rescued.file.header;
         let mut vclock = header.vclock;
-        if rescued.header_fault.is_some() && vclock.signature() != file.signature {
+        if is_misnamed(file, &vclock) {
             // The log that was begun with the snapshot begins at the same.
             let same = log_header(Some(file.signature)).map(|header| header.vclock);
-            let same = same.filter(|vclock| vclock.signature() == file.signature);
+            let same = same.filter(|vclock| !is_misnamed(file, vclock));
             vclock = same.unwrap_or_else(|| Vclock::default().with(1, file.signature));
             self.report.notices.push(format!(
-                "{}: its vclock is lost; by its name, and that of a log, it is taken to be {vclock}",
+                "{}: its vclock is not that of its name; it is taken to be {vclock}",
                 file.path.display()
             ));
         }
@@ -655,6 +655,13 @@ fn member_like(lenient: &Lenient<'_, At>, instance: &str) -> Option<String> {
     let is_member = members.iter().any(|uuid| uuid.eq_ignore_ascii_case(instance));
     let like = members.into_iter().find(|uuid| is_nearly(uuid, instance)).filter(|_| !is_member)?;
     Some(like.to_ascii_lowercase())
+}
+
+/// Whether a file has the name of another vclock; a copy may have any name.
+pub(super) fn is_misnamed(file: &NamedFile, vclock: &Vclock) -> bool {
+    let stem = file.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let is_number = stem.len() == 20 && stem.bytes().all(|byte| byte.is_ascii_digit());
+    is_number && vclock.signature() != file.signature
 }
 
 /// Whether no row is missing, by the numbers of the blocks, and none there twice.
