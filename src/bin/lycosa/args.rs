@@ -87,7 +87,8 @@ Examples:
   lycosa salvage 00000000000000001004.snap saved --checked-only
 
 TARGET is made, or is an empty folder; SOURCE stays as it is. Beside the snapshot, lost.jsonl has every
-row that could be read and is not in it, and why. Exit 0 if nothing is lost, 1 if something is.")]
+row that could be read and is not in it, and why. Exit 0 if nothing is lost and a checksum vouches for every
+row, else 1.")]
     Salvage(SalvageArguments),
 
     /// Compare two folders or snapshots: definitions, and tuples by primary key

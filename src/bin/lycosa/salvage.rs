@@ -146,7 +146,8 @@ fn write(report: &SalvageReport) -> Result<(), Failure> {
         let path = written.path.display().to_string();
         writeln!(out, "target    {} ({})", print::visible(&path), print::bytes(written.bytes))?;
     }
-    let verdict = if report.is_complete() { "nothing is lost" } else { "not everything could be saved" };
+    let verdict =
+        if report.is_complete() { "nothing is lost" } else { "not everything could be saved as it was" };
     writeln!(out, "{verdict}")?;
     Ok(out.finish()?)
 }

@@ -153,9 +153,10 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Whether nothing is lost, as far as what is left shows.
+    /// Whether nothing is lost, as far as what is left shows, and a checksum vouches for every row.
     pub fn is_complete(&self) -> bool {
         self.dropped_rows == 0
+            && self.unchecked_rows == 0
             && self.more_losses == 0
             && self.skipped_files.is_empty()
             && self.losses.iter().all(|loss| loss.repaired.is_some() || !loss.is_loss())
