@@ -155,7 +155,12 @@ fn tuples(store: &Store) -> BTreeSet<(u32, Vec<u8>)> {
     spaces
         .flat_map(|space| {
             let id = space.def().id;
-            space.primary().unwrap().iter().map(move |tuple| (id, tuple.bytes().to_vec())).collect::<Vec<_>>()
+            // A definition may be among what is damaged.
+            let primary = space.primary().into_iter();
+            primary
+                .flat_map(|index| index.iter())
+                .map(move |tuple| (id, tuple.bytes().to_vec()))
+                .collect::<Vec<_>>()
         })
         .collect()
 }

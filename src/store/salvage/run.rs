@@ -32,7 +32,7 @@ use crate::limits::SYSTEM_SPACE_ID_END;
 use crate::msgpack::{look, print, read, write};
 use crate::parallel;
 use crate::space::alter::{Catalog, Found};
-use crate::space::catalog::Schema;
+use crate::space::catalog::{Notices, Schema};
 use crate::space::definition::SpaceDef;
 use crate::space::loader::LoadOptions;
 use crate::space::system;
@@ -496,6 +496,13 @@ impl<'a> Run<'a> {
             // What is there already is not lost.
             return if self.is_there(lenient, row)? { Ok(()) } else { self.drop_row(row.bytes(), at, why) };
         }
+        if trust != Trust::Whole && defines_unknown(row) {
+            return self.drop_row(
+                row.bytes(),
+                at,
+                "no checksum vouches for it, and nobody knows such an index",
+            );
+        }
         match lenient.apply(row, at, rules)? {
             None => {
                 self.report.rows += 1;
@@ -662,6 +669,15 @@ pub(super) fn is_misnamed(file: &NamedFile, vclock: &Vclock) -> bool {
     let stem = file.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     let is_number = stem.len() == 20 && stem.bytes().all(|byte| byte.is_ascii_digit());
     is_number && vclock.signature() != file.signature
+}
+
+/// Whether a row defines an index of a type that nobody knows: of a newer Tarantool, or damaged.
+fn defines_unknown(row: &LogRow<'_>) -> bool {
+    let (Some(system::INDEX_ID), Some(tuple)) = (row.space_id(), row.tuple()) else { return false };
+    let is_row = matches!(row.kind(), kind::INSERT | kind::REPLACE);
+    let is_unknown = |why: &str| why.contains("unknown type");
+    let index = system::index(tuple, &mut Notices::default());
+    is_row && index.is_ok_and(|(_, index)| index.absent.as_deref().is_some_and(is_unknown))
 }
 
 /// Whether no row is missing, by the numbers of the blocks, and none there twice.
