@@ -398,7 +398,8 @@ fn recover_arm(group: &mut Group<'_>, name: &str, path: &Path, options: Options)
     group.arm_of(name, &["wall", "user CPU"], move || {
         let (wall, store) = timed(|| Store::open_with(&path, &options));
         let store = store?;
-        let user_spaces = || store.spaces().filter(|space| space.def().id >= 512);
+        let view = store.read_view();
+        let user_spaces = || view.spaces().filter(|space| space.def().id >= 512);
         let tuples = user_spaces().map(|space| space.len()).sum();
         let prints = user_spaces().filter_map(|space| space.fingerprint()).map(u64::from).sum();
         let entries = &store.report().spaces;

@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Update,
     /// No space of that name or id.
     NoSuchSpace,
+    /// The space of a handle was dropped, and another one has its id.
+    StaleSpace,
     /// No index of that name or id.
     NoSuchIndex,
     /// The index, or the data of the space, is not kept in memory; the message says why.

@@ -5,10 +5,10 @@
 //! ```
 //! use lycosa::{IteratorType, Store};
 //!
-//! let store = Store::open("snapshots/2.6/03-int4-string")?;
-//! for space in store.spaces().filter(|space| space.def().id >= 512) {
+//! let view = Store::open("snapshots/2.6/03-int4-string")?.read_view();
+//! for space in view.spaces().filter(|space| space.def().id >= 512) {
 //!     println!("{}: {} tuples", space.def().name, space.len());
-//!     for tuple in space.primary()?.select(IteratorType::Ge, &(990,))? {
+//!     for tuple in space.primary()?.select(IteratorType::Ge, (990,))? {
 //!         println!("{}", tuple.to_json());
 //!     }
 //! }
@@ -29,7 +29,8 @@
 //! | `store` | the running whole: recovery, reports, the API | |
 //!
 //! The page to read first is `store/recover.rs`: the pipeline from snapshot to store; then `store/replay.rs`, from logs
-//! to the state after them.
+//! to the state after them; then `store/transaction.rs`, what changes a store that runs, and `store/reclaim.rs`, what views
+//! keep alive.
 //!
 //! The library never prints, never exits, and reads no environment.
 
@@ -60,14 +61,19 @@ pub use index::iterator::IteratorType;
 pub use msgpack::value::Value;
 pub use space::catalog::Schema;
 pub use space::definition::{IndexDef, IndexKind, SpaceDef};
+pub use store::Store;
+pub use store::define::{IndexSpec, PartSpec, SpaceSpec};
 pub use store::diff::{Change, SpaceDiff};
 pub use store::export::{BytesForm, ExportFormat, ExportOptions, Exporter};
-pub use store::options::{Options, Progress, ProgressCallback, SpaceSelector, Stage};
+pub use store::metrics::Metrics;
+pub use store::op::{Op, Target};
+pub use store::options::{Options, Progress, ProgressCallback, SpaceHandle, SpaceSelector, Stage};
 pub use store::report::{Counters, IndexReport, LoadReport, LogReport, SpaceReport, StageReport};
 pub use store::salvage::{Loss, SalvageOptions, SalvageReport, SavedSpace, salvage};
 pub use store::snapshot::{SnapshotOptions, SnapshotReport};
 pub use store::stats::{FieldStats, SpaceStats};
-pub use store::{Index, Select, Space, Store, Tuple};
+pub use store::transaction::{Savepoint, Transaction};
+pub use store::view::{Index, ReadView, Select, Space, Tuple};
 pub use tuple::field_type::FieldType;
 pub use tuple::part::{FieldDef, NullableAction, PartDef};
 pub use tuple::path::Path;

@@ -31,6 +31,9 @@ pub(crate) const SPACE_ID_MAX: u32 = 2_147_483_647;
 /// Indexes a space (`BOX_INDEX_MAX`).
 pub(crate) const INDEXES_MAX: u32 = 128;
 
+/// Bytes of a tuple that is written, unless the caller says otherwise (`memtx_max_tuple_size`).
+pub(crate) const TUPLE_BYTES_MAX: usize = 1 << 20;
+
 /// Parts an index (`BOX_INDEX_PART_MAX`).
 pub(crate) const INDEX_PARTS_MAX: usize = 255;
 

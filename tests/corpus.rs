@@ -96,7 +96,7 @@ fn hints_threads_and_the_nested_path_change_nothing() {
             ("three threads", Options::new().threads(3)),
         ] {
             let other = open(case, folder, &options);
-            for (one, other) in plain.spaces().zip(other.spaces()) {
+            for (one, other) in plain.read_view().spaces().zip(other.read_view().spaces()) {
                 let place = format!("{case}: {}, {how}", one.def().name);
                 assert_eq!(one.def(), other.def(), "{place}");
                 assert_eq!(one.fingerprint(), other.fingerprint(), "{place}");
@@ -131,7 +131,8 @@ fn one_number_in_two_encodings_is_a_duplicate_key_that_names_both_tuples() {
 fn a_lone_snapshot_opens_like_its_folder() {
     let folder = snapshots().join("2.6/02-one-space");
     let (by_folder, by_file) = (Store::open(&folder).unwrap(), Store::open(snapshot_of(&folder)).unwrap());
-    let fingerprints = |store: &Store| store.spaces().map(|space| space.fingerprint()).collect::<Vec<_>>();
+    let fingerprints =
+        |store: &Store| store.read_view().spaces().map(|space| space.fingerprint()).collect::<Vec<_>>();
     assert_eq!(fingerprints(&by_folder), fingerprints(&by_file));
 }
 
@@ -139,7 +140,11 @@ fn a_lone_snapshot_opens_like_its_folder() {
 fn the_schema_alone_is_that_of_the_store() {
     for (case, folder) in cases().iter().filter(|(case, _)| case != DUPLICATE) {
         let schema = Schema::read(folder, &Options::new()).unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert_eq!(schema.spaces(), open(case, folder, &Options::new()).schema().spaces(), "{case}");
+        assert_eq!(
+            schema.spaces(),
+            open(case, folder, &Options::new()).read_view().schema().spaces(),
+            "{case}"
+        );
     }
 }
 
@@ -147,10 +152,15 @@ fn the_schema_alone_is_that_of_the_store() {
 fn a_space_is_loaded_alone() {
     let folder = snapshots().join("2.6/13-hash");
     let whole = Store::open(&folder).unwrap();
-    for space in whole.spaces() {
+    for space in whole.read_view().spaces() {
         let def = space.def();
         let store = Store::open_with(&folder, &Options::new().space(def.id)).unwrap();
-        assert_eq!(store.spaces().count(), 1);
-        assert_eq!(store.space(def.id).unwrap().fingerprint(), space.fingerprint(), "{}", def.name);
+        assert_eq!(store.read_view().spaces().count(), 1);
+        assert_eq!(
+            store.read_view().space(def.id).unwrap().fingerprint(),
+            space.fingerprint(),
+            "{}",
+            def.name
+        );
     }
 }

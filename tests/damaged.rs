@@ -77,11 +77,11 @@ fn folder(case: &str) -> PathBuf {
 }
 
 fn tuples(store: &Store) -> (u64, u64) {
-    (store.space(512u32).unwrap().len(), store.space(513u32).unwrap().len())
+    (store.read_view().space(512u32).unwrap().len(), store.read_view().space(513u32).unwrap().len())
 }
 
 fn fingerprints(store: &Store) -> Vec<(u32, u64, Option<u32>)> {
-    store.spaces().map(|space| (space.def().id, space.len(), space.fingerprint())).collect()
+    store.read_view().spaces().map(|space| (space.def().id, space.len(), space.fingerprint())).collect()
 }
 
 #[test]
@@ -99,7 +99,10 @@ fn the_table_has_a_line_for_every_damaged_copy() {
 #[test]
 fn every_damaged_copy_fares_as_the_table_says() {
     let base = Store::open(snapshots().join("damaged/base")).unwrap();
-    assert_eq!(base.space(512u32).unwrap().len() + base.space(513u32).unwrap().len(), 480);
+    assert_eq!(
+        base.read_view().space(512u32).unwrap().len() + base.read_view().space(513u32).unwrap().len(),
+        480
+    );
     for (case, fate) in TABLE {
         let folder = folder(case);
         // A fault of the snapshot comes before what its logs have to say.
@@ -266,7 +269,8 @@ fn every_damaged_log_fares_as_the_table_says() {
             // Nothing of the folder's logs matters to who wants the snapshot alone.
             let alone = Store::open_with(&folder, &Options::new().snapshot_only(true)).unwrap();
             assert_eq!(
-                alone.space(512u32).unwrap().len() + alone.space(513u32).unwrap().len(),
+                alone.read_view().space(512u32).unwrap().len()
+                    + alone.read_view().space(513u32).unwrap().len(),
                 480,
                 "{case}"
             );

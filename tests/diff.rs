@@ -1,4 +1,4 @@
-//! `Store::diff` against a slow twin: maps from the values of the primary key to tuples.
+//! `ReadView::diff` against a slow twin: maps from the values of the primary key to tuples.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{folders, snapshots};
-use lycosa::{Change, Options, Space, Store};
+use lycosa::{Change, Options, ReadView, Space, Store};
 
 /// The tuples of a space by the values of its primary key, printed.
 fn map(space: &Space<'_>) -> BTreeMap<Vec<Option<Vec<u8>>>, Vec<u8>> {
@@ -18,9 +18,10 @@ fn map(space: &Space<'_>) -> BTreeMap<Vec<Option<Vec<u8>>>, Vec<u8>> {
     space.primary().unwrap().iter().map(|tuple| (key(&tuple), tuple.bytes().to_vec())).collect()
 }
 
-fn open(path: &Path, options: &Options) -> Store {
+fn open(path: &Path, options: &Options) -> ReadView {
     Store::open_with(path, &options.clone().threads(1))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .read_view()
 }
 
 #[test]
@@ -54,7 +55,7 @@ fn every_difference_is_told_and_no_other() {
             for diff in &diffs {
                 let place = format!("{}: {}", data.display(), diff.name);
                 let sides = [(&before, diff.id), (&now, diff.other_id)];
-                let [old, new] = sides.map(|(store, id)| id.and_then(|id| store.space(id).ok()));
+                let [old, new] = sides.map(|(view, id)| id.and_then(|id| view.space(id).ok()));
                 // Where keys are paths, or of another definition, the slow twin would have to know more.
                 let parts = |space: &Option<Space<'_>>| {
                     space.map(|space| space.def().primary().map(|key| key.parts.clone()))

@@ -71,7 +71,7 @@ fn by_space(rows: impl IntoIterator<Item = (u32, Vec<u8>)>) -> BTreeMap<u32, Vec
 
 /// The tuples of the spaces in memory; those of spaces without any index that holds all are not to be seen.
 fn tuples_of(store: &Store) -> BTreeMap<u32, Vec<Vec<u8>>> {
-    by_space(store.spaces().flat_map(|space| {
+    by_space(store.read_view().spaces().flat_map(|space| {
         let tuples = whole(space.def()).map(|index| space.index_by_id(index.id).unwrap().iter());
         tuples.into_iter().flatten().map(move |tuple| (space.def().id, tuple.bytes().to_vec()))
     }))
@@ -79,17 +79,18 @@ fn tuples_of(store: &Store) -> BTreeMap<u32, Vec<Vec<u8>>> {
 
 /// Holds a load of a changed file against what a plain reader finds in it.
 fn assert_holds(place: &str, store: &Store, file: &[u8]) {
+    let view = store.read_view();
     let parts = Parts::of(file).unwrap_or_else(|| panic!("{place}: loads, but the plain reader refuses it"));
     let rows =
         parts.inserts().unwrap_or_else(|| panic!("{place}: loads, but the plain reader refuses its rows"));
     let mut spaces = by_space(rows);
     for (id, tuples) in &spaces {
-        let space = store
+        let space = view
             .space(*id)
             .unwrap_or_else(|error| panic!("{place}: rows of a space that is not there: {error}"));
         assert_eq!(space.len(), tuples.len() as u64, "{place}: tuples of space {id}");
     }
-    spaces.retain(|id, _| whole(store.space(*id).unwrap().def()).is_some());
+    spaces.retain(|id, _| whole(view.space(*id).unwrap().def()).is_some());
     assert_eq!(spaces, tuples_of(store), "{place}: other tuples than the file's");
     assert_order(place, store, 1);
 }
@@ -154,7 +155,7 @@ fn the_small_snapshots_are_sound() {
         let numbered = name != "minimal";
         assert_eq!(store.report().notices.is_empty(), numbered, "{name}: {:?}", store.report().notices);
         assert_holds(name, &store, &file);
-        assert!(store.spaces().any(|space| space.def().id >= 512 && !space.is_empty()), "{name}");
+        assert!(store.read_view().spaces().any(|space| space.def().id >= 512 && !space.is_empty()), "{name}");
     }
 }
 
@@ -263,7 +264,8 @@ fn a_million_levels_of_nesting_are_carried_or_refused_but_exhaust_no_stack() {
     let tuple = [b"\x92\x02", deep.as_slice()].concat();
     let file = with_payload(|payload| payload.extend(row(b"\x81\x00\x02", &[body, &tuple].concat())));
     let store = open(folder.path(), &file).unwrap();
-    let found = store.space(512u32).unwrap().primary().unwrap().get(&(2,)).unwrap().unwrap();
+    let view = store.read_view();
+    let found = view.space(512u32).unwrap().primary().unwrap().get((2,)).unwrap().unwrap();
     assert!(found.bytes() == tuple);
     assert!(!found.to_json().is_empty());
 
@@ -275,7 +277,7 @@ fn a_million_levels_of_nesting_are_carried_or_refused_but_exhaust_no_stack() {
     // Under an unknown key of a row's header: skipped.
     let header = [b"\x82\x00\x02\x50".as_slice(), &deep].concat();
     let file = with_payload(|payload| payload.extend(row(&header, &[body, b"\x91\x07"].concat())));
-    assert_eq!(open(folder.path(), &file).unwrap().space(512u32).unwrap().len(), 2);
+    assert_eq!(open(folder.path(), &file).unwrap().read_view().space(512u32).unwrap().len(), 2);
 
     // Instead of a row's header.
     let file = with_payload(|payload| payload.extend(&deep));
@@ -330,8 +332,15 @@ fn rows_out_of_order_and_in_several_runs_are_sorted_and_reported() {
     chosen.extend([4, 1].map(tuple));
     let blocks = vec![Block::new(&rows(&chosen, 0), false)];
     let store = open(folder.path(), &Parts { text: text(), blocks }.file()).unwrap();
-    let ids: Vec<u8> =
-        store.space("t").unwrap().primary().unwrap().iter().map(|tuple| tuple.bytes()[1]).collect();
+    let ids: Vec<u8> = store
+        .read_view()
+        .space("t")
+        .unwrap()
+        .primary()
+        .unwrap()
+        .iter()
+        .map(|tuple| tuple.bytes()[1])
+        .collect();
     assert_eq!(ids, [1, 3, 4, 5, 9]);
     let report = store.report().spaces.iter().find(|space| space.id == 512).unwrap();
     assert!(report.sorted);

@@ -39,6 +39,7 @@ fn options() -> Options {
 
 fn state(store: &Store) -> State {
     store
+        .read_view()
         .spaces()
         .map(|space| (space.def().id, space.def().name.clone(), space.len(), space.fingerprint()))
         .collect()

@@ -8,12 +8,16 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::expected::{assert_order, assert_store, json_of};
 use common::order;
-use lycosa::{ErrorKind, Options, SalvageOptions, SnapshotOptions, Store, salvage};
+use lycosa::{
+    ErrorKind, FieldType, IndexSpec, Op, Options, PartSpec, SalvageOptions, SnapshotOptions, SpaceSpec,
+    Store, salvage,
+};
 
 /// Of so many seeds one may be of no use: Tarantool itself stumbles over some.
 const USELESS_IN: u64 = 4;
@@ -43,7 +47,7 @@ fn tarantool(script: &str, arguments: &[&str], folder: &Path) -> Option<i32> {
 
 /// A dump in another order than ours; the slow order judges ours, this one Tarantool's.
 fn assert_excused(place: &str, store: &Store, version: &str) {
-    let has_long_unsigned = store.spaces().any(|space| {
+    let has_long_unsigned = store.read_view().spaces().any(|space| {
         let def = space.def();
         let Some(whole) = order::whole(def) else { return false };
         let tuples: Vec<&[u8]> =
@@ -232,4 +236,58 @@ fn random_folders_hold_for_us_what_they_hold_for_tarantool() {
 #[test]
 fn update_operations_make_of_tuples_what_tarantool_makes_of_them() {
     try_seeds("random_updates.lua", 2);
+}
+
+/// Tarantool boots from the snapshot of a store that began with nothing, and sees what a program made in it.
+#[test]
+fn tarantool_opens_a_store_that_a_program_made() {
+    let Some(version) = version() else { return };
+    println!("{version}");
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::in_memory();
+    let spec = |name: &str| {
+        SpaceSpec::new(name)
+            .field("id", FieldType::Unsigned)
+            .field("name", FieldType::String)
+            .nullable_field("age", FieldType::Unsigned)
+            .field("more", FieldType::Map)
+            .index(IndexSpec::tree("pk").part("id"))
+            .index(IndexSpec::tree("by_name").part("name").part("age").non_unique())
+            .index(IndexSpec::hash("hashed").part("name").part("id"))
+            .index(
+                IndexSpec::tree("inside")
+                    .part(PartSpec::new("more.x").field_type(FieldType::Scalar))
+                    .non_unique(),
+            )
+    };
+    let users = store.create_space(spec("users")).unwrap();
+    let gone = store.create_space(spec("gone")).unwrap();
+    let more = |x: u64| BTreeMap::from([("x", x)]);
+    store
+        .write(|tx| {
+            for id in 0..1000u64 {
+                let age = (id % 3 > 0).then_some(id % 90);
+                tx.insert(users, (id, format!("n{}", id % 100), age, more(id * 7 % 13)))?;
+                tx.insert(gone, (id, "x", age, more(id)))?;
+            }
+            tx.delete_range(users, "pk", (100,), (200,))?;
+            tx.update(users, (7,), [Op::assign("name", "seven"), Op::assign("more.x", 70)])
+        })
+        .unwrap();
+    store.drop_index(users, "by_name").unwrap();
+    store.create_index(users, IndexSpec::tree("again").part("age").non_unique()).unwrap();
+    store.truncate(gone).unwrap();
+    store.write(|tx| tx.rename_space(gone, "empty")).unwrap();
+    store.create_space(SpaceSpec::new("bare").field_count(2).local()).unwrap();
+    store.drop_space("bare").unwrap();
+    store.create_space(SpaceSpec::new("bare").id(600).field("id", FieldType::Integer)).unwrap();
+    store.write_snapshot(folder.path().join("data"), &SnapshotOptions::new()).unwrap();
+    assert_eq!(tarantool("random_dump.lua", &["."], folder.path()), Some(0));
+    let again = Store::open(folder.path().join("data")).unwrap();
+    for store in [&store, &again] {
+        let seen = assert_store("made by a program", store, &folder.path().join("expected"));
+        assert!(seen.reordered.is_empty());
+        assert_order("made by a program", store, 10);
+    }
+    assert_eq!(again.read_view().space(users.id()).unwrap().len(), 900);
 }

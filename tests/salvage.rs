@@ -129,14 +129,14 @@ fn every_damaged_copy_gives_at_least_what_force_recovery_saves() {
         let (target, report) = save(&source, &SalvageOptions::new());
         assert!(before == files(&source), "{case}: the source has changed");
         let saved = open(target.path());
-        let count = |id: u32| saved.space(id).map_or(0, |space| space.len());
+        let count = |id: u32| saved.read_view().space(id).map_or(0, |space| space.len());
         let found = (count(512), count(513));
         assert_eq!(found, expected, "{case}: {report:#?}");
         assert!(found.0 >= forced.0 && found.1 >= forced.1, "{case}: {found:?} of {forced:?}");
         assert_eq!(report.is_complete(), is_complete, "{case}: {report:#?}");
         if is_complete {
             for id in [512, 513] {
-                let fingerprint = |store: &Store| store.space(id).unwrap().fingerprint();
+                let fingerprint = |store: &Store| store.read_view().space(id).unwrap().fingerprint();
                 assert_eq!(fingerprint(&saved), fingerprint(&base), "{case}: space {id}");
             }
         }
@@ -151,7 +151,8 @@ fn every_damaged_copy_gives_at_least_what_force_recovery_saves() {
 
 /// All tuples of a store, with the ids of their spaces.
 fn tuples(store: &Store) -> BTreeSet<(u32, Vec<u8>)> {
-    let spaces = store.spaces().filter(|space| space.def().id >= 512);
+    let view = store.read_view();
+    let spaces = view.spaces().filter(|space| space.def().id >= 512);
     spaces
         .flat_map(|space| {
             let id = space.def().id;
@@ -241,21 +242,21 @@ fn of_good_folders_all_is_saved() {
             let place = folder.display();
             let report = salvage(&folder, target.path(), &SalvageOptions::new())
                 .unwrap_or_else(|error| panic!("{place}: {error}"));
-            let saved = open(target.path());
-            for space in store.spaces() {
+            let saved = open(target.path()).read_view();
+            for space in store.read_view().spaces() {
                 let def = space.def();
                 let same = saved.space(def.id).unwrap_or_else(|error| panic!("{place}: {error}"));
                 assert_eq!(same.fingerprint(), space.fingerprint(), "{place}: {}: {report:#?}", def.name);
             }
             // Of a space without any index in memory nobody can list the tuples: its rows are in the side file.
-            let has_absent = store.schema().spaces().iter().any(|space| {
+            let has_absent = store.read_view().schema().spaces().iter().any(|space| {
                 let is_absent = space.primary().is_some_and(|primary| primary.absent.is_some());
                 space.id >= 512
                     && space.engine == "memtx"
                     && !space.is_view
                     && !space.is_temporary
                     && is_absent
-                    && store.space(space.id).is_err()
+                    && store.read_view().space(space.id).is_err()
             });
             assert_eq!(report.is_complete(), !has_absent, "{place}: {report:#?}");
             folders_saved += 1;
@@ -382,7 +383,7 @@ fn a_space_without_a_definition_gets_one_that_tells_its_tuples_apart() {
     assert_eq!(Store::open(&path).unwrap_err().kind(), ErrorKind::Schema);
     let (target, report) = save(&path, &SalvageOptions::new());
     assert_eq!(report.dropped_rows, 0, "{report:#?}");
-    let saved = open(target.path());
+    let saved = open(target.path()).read_view();
     let space = saved.space("space_600").unwrap();
     assert_eq!((space.len(), space.def().primary().unwrap().parts.len()), (3, 2));
     assert_eq!(saved.space("space_601").unwrap().len(), 2);

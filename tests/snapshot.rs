@@ -45,8 +45,8 @@ fn write(store: &Store, options: &SnapshotOptions) -> lycosa::Result<(TempDir, S
 fn assert_same(place: &str, one: &Store, other: &Store) {
     assert_eq!(one.report().vclock, other.report().vclock, "{place}");
     assert_eq!(one.report().instance, other.report().instance, "{place}");
-    assert_eq!(one.schema().spaces(), other.schema().spaces(), "{place}");
-    for (one, other) in one.spaces().zip(other.spaces()) {
+    assert_eq!(one.read_view().schema().spaces(), other.read_view().schema().spaces(), "{place}");
+    for (one, other) in one.read_view().spaces().zip(other.read_view().spaces()) {
         let place = format!("{place}: {}", one.def().name);
         assert_eq!((one.def(), one.len()), (other.def(), other.len()), "{place}");
         for index in one.def().indexes.iter().filter(|index| index.absent.is_none()) {
@@ -74,7 +74,7 @@ fn what_is_written_holds_the_same_when_it_is_read_again() {
         match write(&store, &SnapshotOptions::new()) {
             Ok((target, report)) => {
                 assert_same(&case, &store, &Store::open(target.path()).unwrap());
-                let rows: u64 = store.spaces().map(|space| space.len()).sum();
+                let rows: u64 = store.read_view().spaces().map(|space| space.len()).sum();
                 let (kinds, spaces) = counts(&report.path);
                 assert_eq!(kinds["INSERT"], rows, "{case}");
                 assert_eq!(kinds.values().sum::<u64>(), report.rows, "{case}");
@@ -99,7 +99,7 @@ fn a_folder_with_logs_is_written_as_tarantool_writes_it() {
         let Ok(replayed) = Store::open(&data) else { continue };
         let Ok((target, _)) = write(&replayed, &SnapshotOptions::new()) else { continue };
         let (ours, theirs) = (Store::open(target.path()).unwrap(), Store::open(&folder).unwrap());
-        for (ours, theirs) in ours.spaces().zip(theirs.spaces()) {
+        for (ours, theirs) in ours.read_view().spaces().zip(theirs.read_view().spaces()) {
             assert_eq!(ours.def(), theirs.def(), "{case}");
             let Ok(index) = theirs.primary() else { continue };
             let mut lines = [lines(&ours.primary().unwrap()), lines(&index)];
@@ -163,7 +163,8 @@ fn some_spaces_are_written_as_if_there_had_never_been_others() {
     {
         let folder = snapshots().join(case);
         let whole = Store::open(&folder).unwrap();
-        let user: Vec<_> = whole.spaces().filter(|space| space.def().id >= 512).collect();
+        let whole_view = whole.read_view();
+        let user: Vec<_> = whole_view.spaces().filter(|space| space.def().id >= 512).collect();
         for chosen in &user {
             let place = format!("{case}: {}", chosen.def().name);
             let (target, report) = match write(&whole, &SnapshotOptions::new().space(chosen.def().id)) {
@@ -174,20 +175,26 @@ fn some_spaces_are_written_as_if_there_had_never_been_others() {
                 }
             };
             let some = Store::open(target.path()).unwrap();
-            let left: Vec<_> = some.schema().spaces().iter().filter(|space| space.id >= 512).collect();
+            let view = some.read_view();
+            let left: Vec<_> = view.schema().spaces().iter().filter(|space| space.id >= 512).collect();
             assert_eq!(left, [chosen.def()], "{place}");
-            assert_eq!(some.space(chosen.def().id).unwrap().fingerprint(), chosen.fingerprint(), "{place}");
+            assert_eq!(
+                some.read_view().space(chosen.def().id).unwrap().fingerprint(),
+                chosen.fingerprint(),
+                "{place}"
+            );
             assert!(some.report().notices.is_empty(), "{place}: {:?}", some.report().notices);
             // No row of a system space that begins with the id of a space names one that is gone.
             for id in [280, 288, 330, 340, 364, 372] {
-                let Ok(space) = some.space(id) else { continue };
+                let Ok(space) = view.space(id) else { continue };
                 for tuple in space.primary().unwrap().iter() {
                     let id = rmp_serde::from_slice::<u32>(tuple.field(0).unwrap()).unwrap();
                     assert!(id < 512 || id == chosen.def().id, "{place}: {}", tuple.to_json());
                 }
             }
             assert!(
-                report.rows < whole.spaces().map(|space| space.len()).sum::<u64>() + 2 || user.len() == 1
+                report.rows < whole.read_view().spaces().map(|space| space.len()).sum::<u64>() + 2
+                    || user.len() == 1
             );
         }
         let error = write(&whole, &SnapshotOptions::new().space("no such space")).unwrap_err();

@@ -78,20 +78,21 @@ fn snapshot(ascending: bool) -> Vec<u8> {
 
 /// Reads the store in every way, beginning somewhere else in each thread.
 fn read(store: &Store, thread: u64) {
-    let space = store.space("t").unwrap();
+    let view = store.read_view();
+    let space = view.space("t").unwrap();
     let [primary, text, hash, many] = ["pk", "text", "hash", "many"].map(|name| space.index(name).unwrap());
     for step in 0..2_000 {
         let id = (thread * 7_919 + step * 13) % TUPLES;
         let expected = tuple(id);
-        assert_eq!(primary.get(&(id,)).unwrap().unwrap().bytes(), expected);
+        assert_eq!(primary.get((id,)).unwrap().unwrap().bytes(), expected);
         assert_eq!(text.get(&(text_of(id),)).unwrap().unwrap().bytes(), expected);
         assert_eq!(hash.get(&(text_of(id),)).unwrap().unwrap().bytes(), expected);
         for iterator in [IteratorType::Eq, IteratorType::Ge, IteratorType::Le, IteratorType::Req] {
-            many.select(iterator, &(id / 3,)).unwrap().take(3).for_each(drop);
-            let found = primary.select(iterator, &(id,)).unwrap().next().unwrap();
+            many.select(iterator, (id / 3,)).unwrap().take(3).for_each(drop);
+            let found = primary.select(iterator, (id,)).unwrap().next().unwrap();
             assert_eq!(found.field(0), Some(&expected[1..expected.len()][..found.field(0).unwrap().len()]));
         }
-        assert!(primary.get(&(TUPLES + id,)).unwrap().is_none());
+        assert!(primary.get((TUPLES + id,)).unwrap().is_none());
     }
     assert!(
         primary
@@ -112,7 +113,10 @@ fn four_threads_load_and_six_read_what_one_thread_loads() {
         std::fs::write(&path, snapshot(ascending)).unwrap();
         let alone = Store::open_with(&path, &Options::new().threads(1)).unwrap();
         let store = Store::open_with(&path, &Options::new().threads(4)).unwrap();
-        assert_eq!(store.space("t").unwrap().fingerprint(), alone.space("t").unwrap().fingerprint());
+        assert_eq!(
+            store.read_view().space("t").unwrap().fingerprint(),
+            alone.read_view().space("t").unwrap().fingerprint()
+        );
         std::thread::scope(|scope| {
             // Joined one by one: that the scope itself waits for them is hidden from a sanitizer.
             let (store, readers) = (&store, 0..6);

@@ -25,7 +25,7 @@ use super::multikey;
 use super::sort;
 use super::tree::Tree;
 use super::tree::bulk::{BucketWriter, BulkEntry, LeafWriter, Leaves};
-use super::tree::node::{Entry, NodePool, NodeWriter};
+use super::tree::node::{Entry, NodeId, NodePool, NodeWriter};
 use crate::error::Result;
 use crate::tuple::arena::Arena;
 use crate::tuple::field_map::StoredTuple;
@@ -87,6 +87,8 @@ pub(crate) struct Plan {
     pub(crate) key_def: Arc<KeyDef>,
     pub(crate) hints: Hints,
     shape: Shape,
+    /// The transaction that the nodes are born in.
+    txn: u64,
 }
 
 enum Shape {
@@ -98,7 +100,7 @@ enum Shape {
 impl Plan {
     /// A primary tree: tuples are expected in its order.
     pub(crate) fn ordered(key_def: Arc<KeyDef>, hints: Hints) -> Self {
-        Self { key_def, hints, shape: Shape::Ordered }
+        Self { key_def, hints, shape: Shape::Ordered, txn: RECOVERY_TXN }
     }
 
     /// A secondary tree of about `entries` entries, cut into buckets by what the sample holds.
@@ -114,13 +116,21 @@ impl Plan {
                 sampled.push(hints.of(&key_def, tuple, element))
             });
         }
-        Self { key_def, hints, shape: Shape::Buckets(Splitters::new(sampled, buckets_for(entries))) }
+        let shape = Shape::Buckets(Splitters::new(sampled, buckets_for(entries)));
+        Self { key_def, hints, shape, txn: RECOVERY_TXN }
     }
 
     /// A hash index of about `entries` entries.
     pub(crate) fn hashed(key_def: Arc<KeyDef>, entries: u64) -> Self {
         let bucket_bits = buckets_for(entries).next_power_of_two().ilog2();
-        Self { key_def, hints: Hints::none(), shape: Shape::Hashed { hasher: Hasher::new(), bucket_bits } }
+        let shape = Shape::Hashed { hasher: Hasher::new(), bucket_bits };
+        Self { key_def, hints: Hints::none(), shape, txn: RECOVERY_TXN }
+    }
+
+    /// The same, with nodes that are born in another transaction than recovery's.
+    pub(crate) fn born_in(mut self, txn: u64) -> Self {
+        self.txn = txn;
+        self
     }
 }
 
@@ -188,15 +198,15 @@ impl Feed {
     pub(crate) fn new(plan: &Plan, pool: &Arc<NodePool>) -> Self {
         let writer = || NodeWriter::new(pool.clone());
         match &plan.shape {
-            Shape::Ordered => Self::Ordered(OrderedFeed::new(writer())),
+            Shape::Ordered => Self::Ordered(OrderedFeed::new(writer(), plan.txn)),
             Shape::Buckets(splitters) if plan.key_def.elements.is_some() => {
-                Self::MultikeyBuckets(BucketWriter::new(writer(), RECOVERY_TXN, splitters.buckets()))
+                Self::MultikeyBuckets(BucketWriter::new(writer(), plan.txn, splitters.buckets()))
             }
             Shape::Buckets(splitters) => {
-                Self::Buckets(BucketWriter::new(writer(), RECOVERY_TXN, splitters.buckets()))
+                Self::Buckets(BucketWriter::new(writer(), plan.txn, splitters.buckets()))
             }
             Shape::Hashed { bucket_bits, .. } => {
-                Self::Buckets(BucketWriter::new(writer(), RECOVERY_TXN, 1 << bucket_bits))
+                Self::Buckets(BucketWriter::new(writer(), plan.txn, 1 << bucket_bits))
             }
         }
     }
@@ -211,7 +221,7 @@ impl Feed {
         arena: &Arena,
         handles: &[Handle],
     ) -> Result<(), (usize, Failure)> {
-        let Plan { key_def, hints, shape } = plan;
+        let Plan { key_def, hints, shape, .. } = plan;
         let tuples = arena.tuples(handles).enumerate();
         match (self, shape) {
             (Self::Ordered(feed), Shape::Ordered) => {
@@ -286,8 +296,8 @@ struct Run {
 }
 
 impl OrderedFeed {
-    fn new(writer: NodeWriter) -> Self {
-        let writer = LeafWriter::new(writer, RECOVERY_TXN);
+    fn new(writer: NodeWriter, txn: u64) -> Self {
+        let writer = LeafWriter::new(writer, txn);
         let (last_hint, last_handle) = (0, Handle(0));
         Self { writer, first: None, last_hint, last_handle, runs: Vec::new(), unordered: false, touches: 0 }
     }
@@ -329,7 +339,8 @@ impl OrderedFeed {
     }
 }
 
-/// A finished index.
+/// A finished index, a version of it; `clone` is another name for the same version, at no cost.
+#[derive(Clone)]
 pub(crate) enum Built {
     Tree(Tree<false>),
     MultikeyTree(Tree<true>),
@@ -343,6 +354,15 @@ impl Built {
             Self::Tree(tree) => tree.free(),
             Self::MultikeyTree(tree) => tree.free(),
             Self::Hash(hash, _) => hash.free(),
+        }
+    }
+
+    /// The nodes that were born in this transaction or later.
+    pub(crate) fn list_born_since(&self, txn: u64, nodes: &mut Vec<NodeId>) {
+        match self {
+            Self::Tree(tree) => tree.list_born_since(txn, nodes),
+            Self::MultikeyTree(tree) => tree.list_born_since(txn, nodes),
+            Self::Hash(hash, _) => hash.tree().list_born_since(txn, nodes),
         }
     }
 }
@@ -427,11 +447,11 @@ impl Unfinished {
         }
         let mut writer = NodeWriter::new(pool.clone());
         Ok(match (multikey, &plan.shape) {
-            (Some(leaves), _) => Built::MultikeyTree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
+            (Some(leaves), _) => Built::MultikeyTree(Tree::from_leaves(leaves, &mut writer, plan.txn)?),
             (None, Shape::Hashed { hasher, .. }) => {
-                Built::Hash(HashIndex::from_leaves(leaves, &mut writer, RECOVERY_TXN)?, hasher.clone())
+                Built::Hash(HashIndex::from_leaves(leaves, &mut writer, plan.txn)?, hasher.clone())
             }
-            (None, _) => Built::Tree(Tree::from_leaves(leaves, &mut writer, RECOVERY_TXN)?),
+            (None, _) => Built::Tree(Tree::from_leaves(leaves, &mut writer, plan.txn)?),
         })
     }
 }

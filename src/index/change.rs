@@ -123,6 +123,21 @@ impl<'a> Order<'a> {
         }
     }
 
+    /// Whether the index has an entry of this very tuple; not for indexes that leave tuples out, nor for multikey ones.
+    pub(crate) fn holds(self, built: &Built, handle: Handle) -> bool {
+        match built {
+            Built::Tree(tree) => {
+                let there = self.seek(tree, self.entry(handle, 0)).1;
+                there.is_some_and(|there| there.handle == handle)
+            }
+            Built::Hash(hash, hasher) => {
+                let hash_of_it = self.hashed(hasher, handle).hint;
+                hash.get(hash_of_it, |there| there == handle).is_some()
+            }
+            Built::MultikeyTree(_) => false,
+        }
+    }
+
     /// Whether two tuples whose entries have this same hint have the same key.
     pub(crate) fn has_same_key(self, built: &Built, hint: u64, a: Handle, b: Handle) -> bool {
         match built {

@@ -21,6 +21,12 @@ pub(crate) fn id(row: &[u8], field: u32) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
+/// A field of a row that is a string of UTF-8.
+pub(crate) fn text(row: &[u8], field: u32) -> Option<&str> {
+    let (text, _) = read::str(row, element(row, 0, field)?).ok()?;
+    std::str::from_utf8(text).ok()
+}
+
 /// Where the values of the map at `at` begin, each behind its key; none if there is no map.
 pub(crate) fn pairs(bytes: &[u8], at: usize) -> impl Iterator<Item = (usize, usize)> {
     let map = read::is(bytes, at, class::MAP).then(|| read::map(bytes, at).ok()).flatten();

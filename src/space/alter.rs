@@ -21,6 +21,7 @@ use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader, duplicate};
 use super::request::{Request, Told};
 use super::system;
 use super::table::{IndexData, Table};
+use super::versions::Versions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::build::{Built, Failure, Feed, Part, Plan, Scratch, Unfinished};
 use crate::index::hash::Twins;
@@ -37,67 +38,58 @@ use crate::tuple::update::Fields;
 
 /// A table of no tuples.
 fn empty(def: Arc<SpaceDef>, budget: &Arc<Budget>, options: LoadOptions) -> Result<Table> {
-    SpaceLoader::new(def, budget, options)?.load(std::iter::empty())
+    let none = Arena::new(budget.clone());
+    SpaceLoader::new(def, budget, options)?.load(&none, &[], 1)
 }
 
-/// The table under another definition. Its tuples are checked where the format is another one, and its indexes built
-/// anew where one of them is new or different.
+/// The table under another definition, and the indexes that it has no longer. Its tuples are checked where the format is
+/// another one. Where an index is new or different, it is a table of copies.
 ///
 /// # Errors
-/// `TupleFormat`, `DuplicateKey`: a tuple, or two, that the new definition does not allow; the tuples come back with it, in a
-/// table of either definition.
+/// `TupleFormat`, `DuplicateKey`: a tuple, or two, that the new definition does not allow.
 fn alter(
-    table: Table,
+    table: &Table,
     def: Arc<SpaceDef>,
     budget: &Arc<Budget>,
     options: LoadOptions,
-) -> Result<Table, Box<(Table, Error)>> {
+    threads: usize,
+) -> Result<(Table, Vec<Built>)> {
     let rules = |def: &SpaceDef| -> Vec<_> {
         def.indexes.iter().map(|index| (index.id, index.parts.clone())).collect()
     };
     let same_format = table.def.format == def.format
         && table.def.field_count == def.field_count
         && rules(&table.def) == rules(&def);
-    let cost = table.cost;
-    let loader = match SpaceLoader::new(def, budget, options) {
-        Ok(loader) => loader,
-        Err(error) => return Err(Box::new((table, error))),
-    };
-    let mut altered = match loader.adopt(table) {
-        Ok(table) if same_format => table,
-        Ok(table) => match check_tuples(&table) {
-            Ok(()) => table,
-            Err(error) => return Err(Box::new((table, error))),
-        },
+    let (mut altered, gone) = match SpaceLoader::new(def, budget, options)?.adopt(table.clone()) {
+        Ok((altered, gone)) => {
+            if !same_format {
+                check_tuples(&altered)?;
+            }
+            (altered, gone)
+        }
         Err(both) => {
             let (loader, table) = *both;
-            let loaded = match table.primary() {
-                Some(primary) => loader.load(primary.all().map(|tuple| tuple.data())),
-                None => loader.load(std::iter::empty()),
-            };
-            match loaded {
-                Ok(loaded) => loaded,
-                Err(error) => return Err(Box::new((table, error))),
-            }
+            let handles = table.primary().map(IndexData::handles).unwrap_or_default();
+            (loader.load(&table.arena, &handles, threads)?, Vec::new())
         }
     };
     // That the rows of the snapshot had to be sorted is told of the snapshot.
-    altered.cost = cost;
-    Ok(altered)
+    (altered.cost, altered.generation) = (table.cost, table.generation);
+    Ok((altered, gone))
 }
 
 /// Learns the hints of all indexes anew and builds them again; an index for which there is no memory stays as it is.
-fn learn_again(table: &mut Table) {
+fn learn_again(table: &mut Table, writer: &mut TableWriter) {
     let Some(primary) = table.primary() else { return };
     let handles = primary.handles();
     let arena = table.arena.clone();
     let sample = sample(&handles, &arena);
     for (number, index) in table.indexes.iter_mut().enumerate() {
         let Some(index) = index.as_mut().filter(|index| !index.hints.is_none()) else { continue };
-        let plan = plan(&index.key_def, number == 0, false, &sample, handles.len());
+        let plan = plan(&index.key_def, number == 0, false, &sample, handles.len()).born_in(writer.txn);
         if let Ok(built) = build(&plan, &arena, &table.pool, &handles, 1) {
-            index.hints = plan.hints;
-            std::mem::replace(&mut index.built, built).free();
+            index.hints = Arc::new(plan.hints);
+            writer.retire(std::mem::replace(&mut index.built, built));
         }
     }
 }
@@ -145,7 +137,7 @@ fn build(
 }
 
 /// A secondary index that is built when all rows are in.
-struct Deferred {
+pub(super) struct Deferred {
     /// Position in the definition's list.
     number: usize,
     key_def: Arc<KeyDef>,
@@ -186,18 +178,27 @@ pub(crate) struct Living {
     /// Statements of different primary keys may be applied in any order.
     pub(crate) takes_any_order: bool,
     /// Indexes that are built when all rows are in, or when somebody asks for them.
-    deferred: Vec<Deferred>,
+    pub(super) deferred: Vec<Deferred>,
     /// With so many tuples hints are learnt anew: what they were learnt from is too little by then.
-    learn_at: u64,
+    pub(super) learn_at: u64,
 }
 
 impl Living {
-    fn new(mut table: Table, defers: bool) -> Self {
+    pub(super) fn new(mut table: Table, defers: bool) -> Self {
         let learn_at = learn_at(&table);
         let deferred = if defers && table.primary().is_some() { defer(&mut table) } else { Vec::new() };
         let (writer, fields) = (TableWriter::new(&table), Fields::new(&table.def.format));
         let takes_any_order = takes_any_order(&table);
         Self { writer, fields, pending: Vec::new(), takes_any_order, deferred, learn_at, table }
+    }
+
+    /// What changes a table of this definition instead, over the same tuples; `gone` are indexes of this one that it has
+    /// no longer.
+    fn follow(self, table: Table, gone: Vec<Built>, defers: bool) -> Self {
+        let mut living = Self { writer: self.writer, ..Self::new(table, defers) };
+        living.writer.fit(&living.table);
+        gone.into_iter().for_each(|built| living.writer.retire(built));
+        living
     }
 
     /// Builds what was deferred.
@@ -225,7 +226,7 @@ impl Living {
                     return Err(duplicate(&table.def, number, data(first), data(second)));
                 }
             };
-            let index = IndexData { key_def, hints: plan.hints, built, arena: arena.clone() };
+            let index = IndexData { key_def, hints: Arc::new(plan.hints), built, arena: arena.clone() };
             table.indexes[number] = Some(index);
         }
         self.writer = TableWriter::new(table);
@@ -257,7 +258,7 @@ impl Living {
     #[inline]
     pub(crate) fn grown(&mut self) {
         if self.table.tuples >= self.learn_at {
-            learn_again(&mut self.table);
+            learn_again(&mut self.table, &mut self.writer);
             self.learn_at = learn_at(&self.table);
         }
     }
@@ -285,12 +286,14 @@ pub(crate) enum Found<'a> {
 
 /// All tables and all definitions, in step.
 pub(crate) struct Catalog<'a> {
-    pub(crate) schema: Schema,
-    tables: BTreeMap<u32, Living>,
-    dirty: BTreeSet<u32>,
+    pub(crate) schema: Arc<Schema>,
+    pub(super) tables: BTreeMap<u32, Living>,
+    pub(super) dirty: BTreeSet<u32>,
+    /// Of a living store.
+    pub(super) versions: Option<Versions>,
     has_sync_spaces: bool,
     /// Whether a space is to be in memory, as far as the caller has a say.
-    is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
+    is_wanted: &'a (dyn Fn(&SpaceDef) -> bool + Sync),
     budget: Arc<Budget>,
     options: LoadOptions,
     /// Secondary indexes are built when all rows are in.
@@ -303,7 +306,7 @@ impl<'a> Catalog<'a> {
     pub(crate) fn new(
         schema: Schema,
         tables: Vec<Table>,
-        is_wanted: &'a dyn Fn(&SpaceDef) -> bool,
+        is_wanted: &'a (dyn Fn(&SpaceDef) -> bool + Sync),
         budget: Arc<Budget>,
         options: LoadOptions,
         rows: u64,
@@ -313,7 +316,17 @@ impl<'a> Catalog<'a> {
         let living = |table: Table| (table.def.id, Living::new(table, defers));
         let tables = tables.into_iter().map(living).collect();
         let has_sync_spaces = schema.spaces().iter().any(|space| space.is_sync);
-        Self { schema, tables, dirty: BTreeSet::new(), has_sync_spaces, is_wanted, budget, options, defers }
+        Self {
+            schema: Arc::new(schema),
+            tables,
+            dirty: BTreeSet::new(),
+            versions: None,
+            has_sync_spaces,
+            is_wanted,
+            budget,
+            options,
+            defers,
+        }
     }
 
     /// The space of this id, by its definition as it is now.
@@ -329,7 +342,7 @@ impl<'a> Catalog<'a> {
             if self.schema.space_by_id(id).is_some() {
                 return Ok(Found::Absent);
             }
-            let Some(def) = self.schema.add_stub(id) else { return Ok(Found::Undefined) };
+            let Some(def) = Arc::make_mut(&mut self.schema).add_stub(id) else { return Ok(Found::Undefined) };
             let table = empty(Arc::new(def.clone()), &self.budget, self.options)?;
             self.tables.insert(id, Living::new(table, self.defers));
         }
@@ -346,7 +359,7 @@ impl<'a> Catalog<'a> {
     #[cold]
     fn give_up(&mut self, id: u32) {
         self.tables.remove(&id);
-        self.schema.give_up(id);
+        Arc::make_mut(&mut self.schema).give_up(id);
     }
 
     /// Why the tuples of a space that is in memory cannot be changed, if they cannot.
@@ -389,29 +402,33 @@ impl<'a> Catalog<'a> {
             system::SPACE_ID => {
                 let id = system::subject(row)?;
                 if new.is_none() {
-                    self.tables.remove(&id);
+                    self.shelve(id);
                 }
                 self.dirty.insert(id);
             }
             system::INDEX_ID => {
                 let id = system::subject(row)?;
                 if new.is_none() && system::is_of_primary(row)? {
-                    self.tables.remove(&id);
+                    self.shelve(id);
                 }
                 self.dirty.insert(id);
             }
             // The row that says that a space was never truncated is inserted.
             system::TRUNCATE_ID if new.is_some() && !is_insert => self.truncate(system::subject(row)?)?,
-            _ => self.schema.row(space_id, old, new)?,
+            system::SCHEMA_ID | system::COLLATION_ID | system::CLUSTER_ID => {
+                Arc::make_mut(&mut self.schema).row(space_id, old, new)?
+            }
+            _ => {}
         }
         Ok(())
     }
 
     fn truncate(&mut self, id: u32) -> Result<()> {
         if let Found::Table(living) = self.find(id)? {
-            let def = living.table.def.clone();
-            self.tables.remove(&id);
-            self.tables.insert(id, Living::new(empty(def, &self.budget, self.options)?, self.defers));
+            let (def, generation) = (living.table.def.clone(), living.table.generation);
+            let table = Table { generation, ..empty(def, &self.budget, self.options)? };
+            self.shelve(id);
+            self.tables.insert(id, Living::new(table, self.defers));
         }
         Ok(())
     }
@@ -448,27 +465,33 @@ impl<'a> Catalog<'a> {
         // Tables that were there before; one that was dropped on the way is made anew.
         let was_left_out = !self.tables.contains_key(&id)
             && self.schema.space_by_id(id).is_some_and(|def| def.absent.is_none() && !(self.is_wanted)(def));
-        self.schema.redefine(id, row.first().map(Vec::as_slice), index_rows.iter().map(Vec::as_slice))?;
+        let schema = Arc::make_mut(&mut self.schema);
+        schema.redefine(id, row.first().map(Vec::as_slice), index_rows.iter().map(Vec::as_slice))?;
         let has_no_order = |def: &SpaceDef| def.primary().is_some_and(|primary| primary.absent.is_some());
-        if self.schema.space_by_id(id).is_some_and(has_no_order) {
-            self.schema.give_up(id);
+        if schema.space_by_id(id).is_some_and(has_no_order) {
+            schema.give_up(id);
         }
         let def = self.schema.space_by_id(id).filter(|def| def.absent.is_none());
-        let living = self.tables.remove(&id);
-        let Some(def) = def else { return Ok(()) };
-        let living = match living {
-            Some(living) if *living.table.def == *def => living,
-            Some(mut living) => {
+        let Some(def) = def else {
+            self.shelve(id);
+            return Ok(());
+        };
+        let threads = self.versions.as_ref().map_or(1, |versions| versions.threads);
+        let living = match self.tables.get_mut(&id) {
+            Some(living) if *living.table.def == *def => return Ok(()),
+            Some(living) => {
                 living.complete(1)?;
                 // Once is enough: who changes definitions again and again would build indexes again and again.
                 let defers = self.defers && living.table.tuples == 0;
-                match alter(living.table, Arc::new(def.clone()), &self.budget, self.options) {
-                    Ok(table) => Living::new(table, defers),
-                    Err(both) => {
-                        let (table, error) = *both;
-                        self.tables.insert(id, Living::new(table, false));
-                        return Err(error);
-                    }
+                let def = Arc::new(def.clone());
+                let (table, gone) = alter(&living.table, def, &self.budget, self.options, threads)?;
+                if Arc::ptr_eq(&table.arena, &living.table.arena) {
+                    self.note(id);
+                    let living = self.tables.remove(&id).expect("it has just been looked at");
+                    living.follow(table, gone, defers)
+                } else {
+                    self.shelve(id);
+                    Living::new(table, defers)
                 }
             }
             None if !(self.is_wanted)(def) => return Ok(()),
@@ -481,7 +504,12 @@ impl<'a> Catalog<'a> {
                 .found("a choice by name")
                 .space(&def.name));
             }
-            None => Living::new(empty(Arc::new(def.clone()), &self.budget, self.options)?, self.defers),
+            None => {
+                let generation = self.versions.as_ref().map_or(0, |versions| versions.version);
+                let table = empty(Arc::new(def.clone()), &self.budget, self.options)?;
+                self.note(id);
+                Living::new(Table { generation, ..table }, self.defers)
+            }
         };
         self.tables.insert(id, living);
         Ok(())
@@ -498,6 +526,7 @@ impl<'a> Catalog<'a> {
     /// As [`Living::complete`].
     pub(crate) fn finish(mut self, threads: usize) -> Result<(Schema, Vec<Table>)> {
         self.tables.values_mut().try_for_each(|living| living.complete(threads))?;
-        Ok((self.schema, self.tables.into_values().map(|living| living.table).collect()))
+        let schema = Arc::unwrap_or_clone(self.schema);
+        Ok((schema, self.tables.into_values().map(|living| living.table).collect()))
     }
 }

@@ -16,8 +16,9 @@
 //! The writing side is one value a table, kept across statements: its buffers are used again, so that a statement
 //! allocates nothing but the tuple's room and now and then a node.
 //!
-//! Under `free_at_once` (the replay of logs, while nobody reads) what died is used again from the next statement on;
-//! otherwise it is listed for whoever knows when the last reader is gone.
+//! While nobody reads (the replay of logs) what died is used again from the next statement on. In a living store it is
+//! listed for whoever knows when the last reader is gone, and what was born is listed for a rollback; see
+//! `space::versions`.
 
 use super::loader::duplicate;
 use super::room::{New, Room};
@@ -47,9 +48,18 @@ pub(crate) struct TableWriter {
     pub(crate) txn: u64,
     /// Nobody sees an earlier version: what dies is used again after the statement.
     pub(crate) free_at_once: bool,
-    /// Nodes and tuples that died, unless they were freed at once.
+    /// What died and was born in this transaction, unless it is freed at once.
+    pub(crate) traces: Traces,
+}
+
+/// What a transaction has left behind in a table.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    /// Nodes and tuples that the newest version does not use; they may be older than the transaction or its own.
     pub(crate) retired_nodes: Vec<NodeId>,
     pub(crate) retired_tuples: Vec<Handle>,
+    /// Tuples that were put into indexes, each once, dead or alive.
+    pub(crate) born_tuples: Vec<Handle>,
 }
 
 pub(super) fn order(index: &IndexData) -> Order<'_> {
@@ -68,6 +78,13 @@ pub(super) fn primary(table: &Table) -> Result<&IndexData> {
     })
 }
 
+impl Table {
+    /// Whether this very tuple is one of the table's.
+    pub(crate) fn holds(&self, handle: Handle) -> bool {
+        primary(self).is_ok_and(|index| order(index).holds(&index.built, handle))
+    }
+}
+
 impl TableWriter {
     /// For the replay of logs; `txn` and `free_at_once` may be set otherwise.
     pub(crate) fn new(table: &Table) -> Self {
@@ -80,9 +97,47 @@ impl TableWriter {
             range: Vec::new(),
             txn: RECOVERY_TXN,
             free_at_once: true,
-            retired_nodes: Vec::new(),
-            retired_tuples: Vec::new(),
+            traces: Traces::default(),
         }
+    }
+
+    /// Writes a version of the table that others do not see, besides one that they do.
+    pub(crate) fn begin(&mut self, txn: u64) {
+        (self.txn, self.free_at_once) = (txn, false);
+    }
+
+    /// Tuples may have so many bytes, at most.
+    pub(crate) fn limit_tuples(&mut self, bytes_max: usize) {
+        self.room().tuple_bytes_max = bytes_max;
+    }
+
+    /// Fits the writer to a table of the same tuples with other indexes.
+    pub(super) fn fit(&mut self, table: &Table) {
+        self.spots.clear();
+        self.spots.resize_with(table.indexes.len(), Spot::default);
+    }
+
+    /// An index goes, with all its nodes.
+    pub(super) fn retire(&mut self, built: Built) {
+        match self.free_at_once {
+            true => built.free(),
+            false => built.list_born_since(RECOVERY_TXN, &mut self.traces.retired_nodes),
+        }
+    }
+
+    /// Takes back a node and a tuple that nobody looks at.
+    pub(crate) fn free_node(&mut self, id: NodeId) {
+        self.nodes.recycle(id);
+    }
+
+    pub(crate) fn free_tuple(&mut self, handle: Handle) {
+        self.room().free(handle);
+    }
+
+    /// The transaction a node of this table was born in.
+    pub(crate) fn birth(&self, id: NodeId) -> u64 {
+        // Heads are alike in all kinds of nodes.
+        self.nodes.pool().node::<false>(id).txn()
     }
 
     /// Checks a tuple and gives it room, where no index knows it yet.
@@ -123,6 +178,14 @@ impl TableWriter {
             self.spots[0].found(place, old);
         }
         Ok(old)
+    }
+
+    /// The bytes of the stored tuple with the primary key of this one.
+    ///
+    /// # Errors
+    /// `Absent`.
+    pub(crate) fn find_present(&mut self, table: &Table, new: New) -> Result<Option<Vec<u8>>> {
+        Ok(self.look_for(table, new)?.map(|handle| table.arena.get(handle).data().to_vec()))
     }
 
     /// The stored tuple with the primary key of this one, which is not needed any more.
@@ -291,14 +354,15 @@ impl TableWriter {
 
     /// The part of a statement that cannot fail: nodes are in reserve.
     fn apply(&mut self, table: &mut Table, old: Option<Handle>, new: Option<Handle>) {
-        let mut edit = Edit { txn: self.txn, writer: &mut self.nodes, retired: &mut self.retired_nodes };
+        let retired = &mut self.traces.retired_nodes;
+        let mut edit = Edit { txn: self.txn, writer: &mut self.nodes, retired };
         for (index, spot) in table.indexes.iter_mut().zip(&self.spots) {
             let Some(IndexData { key_def, hints, built, arena }) = index else { continue };
             spot.apply(Order { key_def, hints, arena }, built, old, new, &mut edit);
         }
         self.count(table, old, new);
         if self.free_at_once {
-            self.retired_nodes.drain(..).for_each(|id| self.nodes.recycle(id));
+            self.traces.retired_nodes.drain(..).for_each(|id| self.nodes.recycle(id));
         }
     }
 
@@ -307,6 +371,9 @@ impl TableWriter {
         if let Some(new) = new {
             table.tuples += 1;
             table.bytes += table.arena.get(new).data().len() as u64;
+            if !self.free_at_once {
+                self.traces.born_tuples.push(new);
+            }
         }
         if let Some(old) = old {
             table.tuples -= 1;
@@ -314,7 +381,7 @@ impl TableWriter {
             if self.free_at_once {
                 self.room().free(old);
             } else {
-                self.retired_tuples.push(old);
+                self.traces.retired_tuples.push(old);
             }
         }
         table.fingerprint = None;

@@ -26,6 +26,24 @@ pub(crate) const FK_CONSTRAINT_ID: u32 = 356;
 const CK_CONSTRAINT_ID: u32 = 364;
 const FUNC_INDEX_ID: u32 = 372;
 
+/// The system spaces whose rows are about other spaces, in the order in which those go when a space is dropped.
+pub(crate) fn about_spaces() -> impl Iterator<Item = u32> {
+    [
+        TRIGGER_ID,
+        CK_CONSTRAINT_ID,
+        FK_CONSTRAINT_ID,
+        FUNC_INDEX_ID,
+        PRIV_ID,
+        system::SPACE_SEQUENCE_ID,
+        system::SEQUENCE_DATA_ID,
+        system::SEQUENCE_ID,
+        system::INDEX_ID,
+        system::TRUNCATE_ID,
+        system::SPACE_ID,
+    ]
+    .into_iter()
+}
+
 /// Spaces that are left out, and the sequences that go with them.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {

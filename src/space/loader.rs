@@ -11,12 +11,13 @@ use crc32fast::Hasher as Crc32;
 use super::definition::{IndexKind, SpaceDef};
 use super::table::{IndexData, Table};
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::build::{Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
+use crate::index::build::{Built, Cost, Failure, Feed, Part, Plan, Scratch, Unfinished};
 use crate::index::hash::Twins;
 use crate::index::hint::Hints;
 use crate::index::key_def::KeyDef;
 use crate::index::tree::node::NodePool;
 use crate::msgpack::print;
+use crate::parallel;
 use crate::tuple::arena::{Arena, ArenaWriter};
 use crate::tuple::field_map::{FieldMapBuf, StoredTuple};
 use crate::tuple::format::Format;
@@ -35,6 +36,12 @@ const SHORT_CHARS: usize = 200;
 /// are still in the first-level cache.
 const SUM_BUFFER_BYTES: usize = 16 << 10;
 
+/// Tuples that a thread takes at a time where a table is made of another one's.
+const LOAD_TUPLES: usize = 16 << 10;
+
+/// Tuples that are stored before the indexes get them: they are still in the first-level cache then.
+const FEED_TUPLES: usize = 256;
+
 /// What of loading is the caller's choice.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadOptions {
@@ -42,6 +49,9 @@ pub(crate) struct LoadOptions {
     pub(crate) nested: bool,
     pub(crate) fingerprint: bool,
 }
+
+/// A table under another definition, and the indexes that it has no longer.
+pub(super) type Adopted = (Table, Vec<Built>);
 
 /// A space that is being loaded; shared by the workers.
 pub(crate) struct SpaceLoader {
@@ -53,6 +63,7 @@ pub(crate) struct SpaceLoader {
     /// The primary key is a tree, so that its order can be followed.
     has_order: bool,
     options: LoadOptions,
+    budget: Arc<Budget>,
     /// Present once the space has been sampled.
     plans: Option<Vec<Plan>>,
 }
@@ -90,7 +101,8 @@ impl SpaceLoader {
         let has_order =
             keys.first().is_some_and(|key| def.indexes[key.number].id == 0 && key.kind == IndexKind::Tree);
         let (arena, pool) = (Arc::new(Arena::new(budget.clone())), NodePool::new(budget.clone()));
-        Ok(Self { def, format, arena, pool, keys, has_order, options, plans: None })
+        let budget = budget.clone();
+        Ok(Self { def, format, arena, pool, keys, has_order, options, budget, plans: None })
     }
 
     /// Decides how the indexes are built from tuples of a sample, `entries` of them expected in all.
@@ -124,8 +136,9 @@ impl SpaceLoader {
     }
 
     /// The table with the new definition and its tuples as they are, if every index that is to be there is there already
-    /// and finds its keys where the new format has them; otherwise gives both back.
-    pub(super) fn adopt(self, mut table: Table) -> Result<Table, Box<(Self, Table)>> {
+    /// and finds its keys where the new format has them; and the indexes that are not to be there. Otherwise gives both
+    /// back.
+    pub(super) fn adopt(self, mut table: Table) -> Result<Adopted, Box<(Self, Table)>> {
         let find = |key: &IndexKey| {
             let def = &self.def.indexes[key.number];
             let number = table.def.indexes.iter().position(|old| old.id == def.id && old.kind == def.kind)?;
@@ -139,21 +152,39 @@ impl SpaceLoader {
         for (key, number) in self.keys.iter().zip(numbers) {
             indexes[key.number] = table.indexes[number].take();
         }
-        Ok(Table { def: self.def, format: self.format, indexes, ..table })
+        let gone = table.indexes.drain(..).flatten().map(|index| index.built).collect();
+        Ok((Table { def: self.def, format: self.format, indexes, ..table }, gone))
     }
 
-    /// A table of these tuples, made by the caller's thread alone.
-    pub(super) fn load<'a>(self, tuples: impl Iterator<Item = &'a [u8]>) -> Result<Table> {
-        let mut worker = SpaceWorker::new(&self);
-        for tuple in tuples {
-            worker.add(&self, tuple, 0)?;
+    /// A table of copies of these tuples of another one, in this order.
+    pub(super) fn load(mut self, from: &Arena, handles: &[Handle], threads: usize) -> Result<Table> {
+        let runs: Vec<&[Handle]> = handles.chunks(LOAD_TUPLES).collect();
+        if runs.len() > 1 {
+            let mut sample = Sample::new(&self.budget);
+            for &handle in handles.iter().step_by(handles.len().div_ceil(SAMPLE_TUPLES_MIN)) {
+                let added = sample.add(&self, from.get(handle).data(), 0);
+                if added.is_none() {
+                    // Whoever loads it says what is wrong with it.
+                    break;
+                }
+            }
+            self.plan(&sample, handles.len() as u64);
         }
-        worker.end_run(0);
-        let gathered = Gathered::new(self, vec![worker])?;
-        let mut scratch = Scratch::default();
+        let workers = (0..parallel::threads_for(threads, runs.len())).map(|_| SpaceWorker::new(&self));
+        let workers = parallel::run(workers.collect(), runs.len(), |worker: &mut SpaceWorker, run| {
+            for near in runs[run].chunks(FEED_TUPLES) {
+                near.iter()
+                    .try_for_each(|&handle| worker.add(&self, from.get(handle).data(), 0).map(drop))?;
+                worker.feed(&self).map_err(|(_, error)| error)?;
+            }
+            worker.end_run(run);
+            Ok(())
+        })?;
+        let gathered = Gathered::new(self, workers)?;
         let jobs: Vec<usize> = gathered.jobs().collect();
         let parts = jobs.into_iter().enumerate().map(|(index, jobs)| {
-            (0..jobs).map(|job| gathered.job(index, job, &mut scratch)).collect::<Result<_>>()
+            let scratch = (0..parallel::threads_for(threads, jobs)).map(|_| Scratch::default()).collect();
+            parallel::map(scratch, jobs, |scratch: &mut Scratch, job| gathered.job(index, job, scratch))
         });
         let parts = parts.collect::<Result<_>>()?;
         gathered.finish(parts)
@@ -427,7 +458,7 @@ impl Gathered {
                 Unfinished::finish(&plan, &space.pool, parts).map_err(|e| e.space(&space.def.name))?;
             data[key.number] = Some(IndexData {
                 key_def: key.key_def.clone(),
-                hints: plan.hints,
+                hints: Arc::new(plan.hints),
                 built,
                 arena: space.arena.clone(),
             });
@@ -442,6 +473,7 @@ impl Gathered {
             bytes,
             fingerprint,
             cost,
+            generation: 0,
         };
         if table.was_sorted() && fingerprint.is_some() {
             table.fingerprint = Some(table.scan_fingerprint());

@@ -6,7 +6,10 @@
 //! - `loader`: a space while a snapshot is replayed into it.
 //! - `table`: a space in memory: look-ups and walks.
 //! - `left_out`: which rows of system spaces go with spaces that are left out of a snapshot.
-//! - `change`: a tuple put in, replaced or deleted in a table and all its indexes.
+//! - `change`: a tuple put in, replaced or deleted in a table and all its indexes; `request`: what an INSERT, an UPSERT or
+//!   the like makes of a tuple; `room`: where new tuples get their place.
+//! - `alter`: definitions that change, and tables that follow them.
+//! - `versions`: transactions, savepoints and rollbacks over all tables.
 
 pub(crate) mod alter;
 pub(crate) mod catalog;
@@ -20,3 +23,4 @@ pub(crate) mod request;
 pub(crate) mod room;
 pub(crate) mod system;
 pub(crate) mod table;
+pub(crate) mod versions;

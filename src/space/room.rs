@@ -22,6 +22,8 @@ pub(crate) struct Room {
     map: FieldMapBuf,
     /// What operations make of a tuple.
     pub(super) updated: Vec<u8>,
+    /// What a tuple may have, at most. What files hold has been allowed by somebody.
+    pub(super) tuple_bytes_max: usize,
 }
 
 impl Room {
@@ -30,6 +32,7 @@ impl Room {
             tuples: ArenaWriter::new(table.arena.clone()),
             map: FieldMapBuf::default(),
             updated: Vec::new(),
+            tuple_bytes_max: usize::MAX,
         }
     }
 
@@ -41,6 +44,13 @@ impl Room {
     pub(super) fn put(&mut self, table: &Table, tuple: &[u8]) -> Result<New> {
         let index = primary(table)?;
         let in_space = |error: Error| error.space(&table.def.name);
+        if tuple.len() > self.tuple_bytes_max {
+            return Err(in_space(
+                Error::new(ErrorKind::Limit, "bytes of a tuple")
+                    .expected(format!("at most {}", self.tuple_bytes_max))
+                    .found(tuple.len()),
+            ));
+        }
         let end = table.format.walk(tuple, 0, &mut self.map).map_err(|fault| in_space(fault.into_error()))?;
         if end != tuple.len() {
             return Err(in_space(

@@ -20,7 +20,8 @@ use crate::tuple::field_map::StoredTuple;
 use crate::tuple::format::Format;
 use crate::tuple::slab::Handle;
 
-/// A space in memory.
+/// A version of a space in memory; `clone` is another name for the same version, at little cost.
+#[derive(Clone)]
 pub(crate) struct Table {
     pub(crate) def: Arc<SpaceDef>,
     pub(crate) format: Arc<Format>,
@@ -33,11 +34,19 @@ pub(crate) struct Table {
     /// None: not asked for, or out of date since a change ([`Table::scan_fingerprint`] makes it anew).
     pub(crate) fingerprint: Option<u32>,
     pub(crate) cost: Cost,
+    /// The version of the store in which the space was made: ids are used again.
+    pub(crate) generation: u64,
 }
 
 impl Table {
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.arena.bytes() + self.pool.bytes()
+    }
+
+    /// Whether it has all its indexes, so that what is written to it is in all of them.
+    #[inline]
+    pub(crate) fn is_writable(&self) -> bool {
+        self.indexes.iter().all(Option::is_some)
     }
 
     /// The rows did not come in the order of the primary key.
@@ -77,9 +86,10 @@ impl Table {
 }
 
 /// One index of a table.
+#[derive(Clone)]
 pub(crate) struct IndexData {
     pub(crate) key_def: Arc<KeyDef>,
-    pub(crate) hints: Hints,
+    pub(crate) hints: Arc<Hints>,
     pub(crate) built: Built,
     pub(crate) arena: Arc<Arena>,
 }
@@ -164,6 +174,56 @@ impl IndexData {
         Ok(self.walk(key, iterator))
     }
 
+    /// The tuples that the iterator meets from the key on, behind those up to a tuple that it has met before.
+    ///
+    /// # Errors
+    /// As `select`; `Key` also for a tuple that the iterator does not meet; `Unsupported` for HASH and multikey indexes.
+    pub(crate) fn select_after(
+        &self,
+        iterator: IteratorType,
+        key: &[u8],
+        after: StoredTuple<'_>,
+    ) -> Result<Select<'_>> {
+        use IteratorType::{All, Eq, Ge, Gt, Le, Lt, Req};
+        let Built::Tree(tree) = &self.built else {
+            let what = "to go on behind a tuple in a HASH or a multikey index";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        };
+        let key = Key::new(&self.key_def, key)?;
+        let position = Position { tuple: after, element: 0 };
+        let order = key.compare(&self.key_def, position);
+        let is_met = match iterator {
+            _ if key.values.is_empty() => true,
+            Eq | Req => order.is_eq(),
+            All | Ge => order.is_ge(),
+            Gt => order.is_gt(),
+            Le => order.is_le(),
+            Lt => order.is_lt(),
+        };
+        if !is_met {
+            return Err(Error::new(ErrorKind::Key, "tuple to go on behind")
+                .expected(format!("one that {iterator} meets from the key on"))
+                .found("another"));
+        }
+        let backward = matches!(iterator, Req | Lt | Le);
+        let hint = self.hints.of(&self.key_def, &after, 0);
+        let probe = TupleProbe { index: self, position, hint, after: !backward };
+        let cursor = tree.lower_bound(&probe);
+        let equal = (matches!(iterator, Eq | Req) && !key.values.is_empty()).then_some(key);
+        let walk = Walk { cursor, backward, equal, done: false };
+        Ok(Select { index: self, state: State::Tree(walk) })
+    }
+
+    /// Some tuple.
+    pub(crate) fn random(&self, seed: u64) -> Option<StoredTuple<'_>> {
+        let entry = match &self.built {
+            Built::Tree(tree) => tree.random(seed),
+            Built::MultikeyTree(tree) => tree.random(seed),
+            Built::Hash(hash, _) => hash.tree().random(seed),
+        };
+        entry.map(|entry| self.arena.get(entry.handle))
+    }
+
     fn select_hash(
         &self,
         hash: &HashIndex,
@@ -231,6 +291,25 @@ impl Probe for KeyProbe<'_> {
     #[inline]
     fn before(&self, entry: Entry) -> bool {
         let order = self.key.compare(&self.index.key_def, self.index.position(entry));
+        order.is_lt() || (self.after && order.is_eq())
+    }
+}
+
+/// Finds the place before or after a tuple that may not be there any more.
+struct TupleProbe<'a> {
+    index: &'a IndexData,
+    position: Position<'a>,
+    hint: u64,
+    after: bool,
+}
+
+impl Probe for TupleProbe<'_> {
+    fn hints(&self) -> (u64, u64) {
+        (self.hint, self.hint)
+    }
+
+    fn before(&self, entry: Entry) -> bool {
+        let order = self.index.key_def.compare(self.index.position(entry), self.position);
         order.is_lt() || (self.after && order.is_eq())
     }
 }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use super::{Store, Tuple};
+use super::view::{ReadView, Tuple};
 use crate::error::Result;
 use crate::index::key_def::KeyPart;
 use crate::limits::SYSTEM_SPACE_ID_END;
@@ -58,7 +58,7 @@ impl SpaceDiff {
     }
 }
 
-impl Store {
+impl ReadView {
     /// Compares with another store: user spaces, or system spaces as well, that have the same name, or else the same id.
     /// `each` hears of every tuple that differs, in the order of the primary key, space by space.
     ///
@@ -66,8 +66,8 @@ impl Store {
     /// use lycosa::{Options, Store};
     ///
     /// let folder = "snapshots/2.6/36-xlog-ops/data";
-    /// let before = Store::open_with(folder, &Options::new().snapshot_only(true))?;
-    /// let now = Store::open(folder)?;
+    /// let before = Store::open_with(folder, &Options::new().snapshot_only(true))?.read_view();
+    /// let now = Store::open(folder)?.read_view();
     /// let mut lines = 0;
     /// let spaces = before.diff(&now, false, |_space, _change| {
     ///     lines += 1;
@@ -115,7 +115,7 @@ impl Store {
     ) -> Vec<(Option<&'a SpaceDef>, Option<&'a SpaceDef>)> {
         let is_wanted = |def: &&SpaceDef| system || def.id >= SYSTEM_SPACE_ID_END;
         let list = |store: &'a Self| -> BTreeMap<u32, &'a SpaceDef> {
-            store.schema.spaces().iter().filter(is_wanted).map(|def| (def.id, def)).collect()
+            store.state.schema.spaces().iter().filter(is_wanted).map(|def| (def.id, def)).collect()
         };
         let (mut ones, mut twos) = (list(self), list(other));
         let mut pairs = Vec::new();
@@ -143,8 +143,7 @@ impl Store {
         if let Some(why) = &def.absent {
             return Err(why.clone());
         }
-        let found = self.tables.binary_search_by_key(&def.id, |table| table.def.id);
-        let table = found.map(|at| &self.tables[at]).map_err(|_| "it was not loaded".to_owned())?;
+        let table = self.state.tables.get(def.id).ok_or_else(|| "it was not loaded".to_owned())?;
         match table.whole() {
             Some(_) => Ok(Some(table)),
             None => Err(def.primary().and_then(|primary| primary.absent.clone()).unwrap_or_default()),

@@ -15,7 +15,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use super::{Index, Tuple};
+use super::view::{Index, Tuple};
 use crate::file::pipeline::in_order;
 use crate::msgpack::decimal::Decimal;
 use crate::msgpack::ext::{self, Datetime, EXT_DATETIME, EXT_DECIMAL, EXT_UUID};
@@ -106,8 +106,8 @@ impl Default for ExportOptions {
 /// ```
 /// use lycosa::{ExportOptions, Exporter, Store};
 ///
-/// let store = Store::open("snapshots/2.6/02-one-space")?;
-/// let users = store.space("users")?.primary()?;
+/// let view = Store::open("snapshots/2.6/02-one-space")?.read_view();
+/// let users = view.space("users")?.primary()?;
 /// let exporter = Exporter::new(&users, ExportOptions::default());
 /// let mut line = Vec::new();
 /// exporter.write(&mut line, &users.get(&(14,))?.unwrap());

@@ -7,6 +7,36 @@ use std::sync::Arc;
 
 use crate::file::stop::{Stop, StopLsn};
 use crate::file::vclock::Vclock;
+use crate::limits::TUPLE_BYTES_MAX;
+
+/// Names a space of a store, whatever it is called: its id, and which of the spaces that had that id one after the other.
+///
+/// To find a space by a handle is faster than by its name. When the space is dropped, the handle finds nothing any more, even
+/// if another space gets its id; in views from before it finds what it always did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SpaceHandle {
+    pub(crate) id: u32,
+    pub(crate) generation: u64,
+}
+
+impl SpaceHandle {
+    /// The id of the space.
+    pub fn id(self) -> u32 {
+        self.id
+    }
+}
+
+impl From<SpaceHandle> for SpaceSelector {
+    fn from(handle: SpaceHandle) -> Self {
+        Self::Handle(handle)
+    }
+}
+
+impl From<&SpaceHandle> for SpaceSelector {
+    fn from(handle: &SpaceHandle) -> Self {
+        Self::Handle(*handle)
+    }
+}
 
 /// Names a space by id or by name.
 ///
@@ -22,6 +52,8 @@ pub enum SpaceSelector {
     Id(u32),
     /// By name.
     Name(String),
+    /// By handle.
+    Handle(SpaceHandle),
 }
 
 impl FromStr for SpaceSelector {
@@ -56,7 +88,7 @@ impl From<u32> for SpaceSelector {
 impl fmt::Display for SpaceSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Id(id) => write!(f, "{id}"),
+            Self::Id(id) | Self::Handle(SpaceHandle { id, .. }) => write!(f, "{id}"),
             Self::Name(name) => write!(f, "{name:?}"),
         }
     }
@@ -135,6 +167,7 @@ pub struct Options {
     pub(crate) drop_unconfirmed: bool,
     pub(crate) threads: usize,
     pub(crate) max_memory: Option<u64>,
+    pub(crate) max_tuple_bytes: usize,
     pub(crate) spaces: Vec<SpaceSelector>,
     pub(crate) system_spaces: bool,
     pub(crate) hints: bool,
@@ -153,6 +186,7 @@ impl Default for Options {
             drop_unconfirmed: false,
             threads: 0,
             max_memory: None,
+            max_tuple_bytes: TUPLE_BYTES_MAX,
             spaces: Vec::new(),
             system_spaces: false,
             hints: true,
@@ -225,11 +259,19 @@ impl Options {
         self
     }
 
-    /// The most bytes that tuples and indexes may take. Opening fails with [`ErrorKind::Memory`] when it is reached.
+    /// The most bytes that tuples and indexes may take. Opening and writing fail with [`ErrorKind::Memory`] when it is
+    /// reached; a statement that fails so has changed nothing.
     ///
     /// [`ErrorKind::Memory`]: crate::ErrorKind::Memory
     pub fn max_memory(mut self, bytes: u64) -> Self {
         self.max_memory = Some(bytes);
+        self
+    }
+
+    /// The most bytes that a tuple that is written may have: 1 MiB if nothing else is said, as in Tarantool. What files
+    /// hold may be larger.
+    pub fn max_tuple_bytes(mut self, bytes: usize) -> Self {
+        self.max_tuple_bytes = bytes;
         self
     }
 
@@ -280,6 +322,7 @@ impl fmt::Debug for Options {
             .field("drop_unconfirmed", &self.drop_unconfirmed)
             .field("threads", &self.threads)
             .field("max_memory", &self.max_memory)
+            .field("max_tuple_bytes", &self.max_tuple_bytes)
             .field("spaces", &self.spaces)
             .field("system_spaces", &self.system_spaces)
             .field("hints", &self.hints)

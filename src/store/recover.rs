@@ -66,6 +66,9 @@ pub(crate) struct Recovered {
     pub(crate) tables: Vec<Table>,
     pub(crate) report: LoadReport,
     pub(crate) origin: Origin,
+    /// Of the last transaction.
+    pub(crate) vclock: Vclock,
+    pub(crate) budget: Arc<Budget>,
 }
 
 /// Of a state, what is neither a definition nor a tuple: where it comes from.
@@ -73,9 +76,9 @@ pub(crate) struct Recovered {
 pub(crate) struct Origin {
     /// UUID of the instance.
     pub(crate) instance: Option<String>,
-    /// Of the last transaction.
-    pub(crate) vclock: Vclock,
     pub(super) synchro: Synchro,
+    /// Synchronous transactions that are part of the state, although nobody has confirmed them.
+    pub(super) unconfirmed: u64,
 }
 
 /// Reads the definitions alone.
@@ -163,7 +166,7 @@ fn recover_from(
     snapshot: Snapshot,
     chain: Option<Result<LogChain>>,
     options: &Options,
-    is_wanted: &dyn Fn(&SpaceDef) -> bool,
+    is_wanted: &(dyn Fn(&SpaceDef) -> bool + Sync),
     mut stages: Stages,
 ) -> Result<Recovered> {
     stages.end(Stage::Scan, 0, snapshot.file.bytes());
@@ -185,7 +188,8 @@ fn recover_from(
     report.notices.extend_from_slice(schema.notices());
     report.notices.extend(header.instance.as_deref().and_then(|instance| schema.instance_notice(instance)));
     report.notices.extend(notices);
-    let mut origin = Origin { instance: header.instance.clone(), vclock: header.vclock, synchro };
+    let mut vclock = header.vclock;
+    let mut origin = Origin { instance: header.instance.clone(), synchro, unconfirmed: 0 };
     if let Some(chain) = chain {
         let chain = chain?;
         let noticed = schema.notices().len();
@@ -194,16 +198,18 @@ fn recover_from(
         let catalog =
             Catalog::new(schema, tables, &is_loaded, budget.clone(), load_options(options), rows_to_come);
         let synchro = origin.synchro.clone();
-        let mut replay = Replay::new(catalog, &chain, synchro, budget, options.skip_unknown, replay_threads);
+        let mut replay =
+            Replay::new(catalog, &chain, synchro, budget.clone(), options.skip_unknown, replay_threads);
         let end = replay_logs(&mut replay, &chain, options, &snapshot)?;
         let mut logs = std::mem::take(&mut replay.report);
-        (origin.vclock, origin.synchro) = (end.vclock, replay.synchro);
+        (vclock, origin.synchro) = (end.vclock, replay.synchro);
         (schema, tables) = replay.catalog.finish(options.threads)?;
         report.vclock = end.vclock.to_string();
         report.notices.extend_from_slice(&schema.notices()[noticed..]);
         report.notices.extend(log_notices(&chain, &end, &logs));
         tell(&mut logs, &chain, end, options);
         rows += logs.rows;
+        origin.unconfirmed = if logs.holds_unconfirmed { logs.unconfirmed_transactions } else { 0 };
         stages.end(Stage::Logs, logs.rows, logs.bytes);
         report.logs = Some(logs);
         tables.retain(|table| is_wanted(&table.def));
@@ -231,7 +237,7 @@ fn recover_from(
     let log_bytes = report.logs.as_ref().map_or(0, |logs| logs.bytes);
     (report.stages, report.total) = stages.finish(rows, snapshot.file.bytes() + log_bytes);
     report.peak_memory_bytes = Usage::of_process().peak_bytes;
-    Ok(Recovered { schema, tables, report, origin })
+    Ok(Recovered { schema, tables, report, origin, vclock, budget })
 }
 
 fn replay_logs(
@@ -253,7 +259,7 @@ fn replay_logs(
     Ok(end)
 }
 
-fn load_options(options: &Options) -> LoadOptions {
+pub(super) fn load_options(options: &Options) -> LoadOptions {
     LoadOptions { hints: options.hints, nested: options.nested, fingerprint: options.fingerprint }
 }
 
@@ -374,7 +380,7 @@ impl Snapshot {
     fn load(
         &self,
         options: &Options,
-        is_loaded: &dyn Fn(&SpaceDef) -> bool,
+        is_loaded: &(dyn Fn(&SpaceDef) -> bool + Sync),
         definitions: Definitions,
         late: &AtomicBool,
         stages: &mut Stages,

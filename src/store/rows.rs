@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::options::{Options, SpaceSelector};
+use super::options::{Options, SpaceHandle, SpaceSelector};
 use super::synchro::Synchro;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::block::BlockHead;
@@ -42,7 +42,7 @@ impl Spaces {
     /// `Schema`: a format that contradicts itself.
     pub(super) fn new(
         schema: &Schema,
-        is_loaded: &dyn Fn(&SpaceDef) -> bool,
+        is_loaded: &(dyn Fn(&SpaceDef) -> bool + Sync),
         options: LoadOptions,
         budget: &Arc<Budget>,
     ) -> Result<Self> {
@@ -95,7 +95,7 @@ pub(super) fn check_wanted(schema: &Schema, options: &Options) -> Result<()> {
 
 pub(super) fn is(space: &SpaceDef, selector: &SpaceSelector) -> bool {
     match selector {
-        SpaceSelector::Id(id) => space.id == *id,
+        SpaceSelector::Id(id) | SpaceSelector::Handle(SpaceHandle { id, .. }) => space.id == *id,
         SpaceSelector::Name(name) => space.name == *name,
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn is(space: &SpaceDef, selector: &SpaceSelector) -> bool {
 /// The space that a selector names.
 pub(super) fn find<'a>(schema: &'a Schema, selector: &SpaceSelector) -> Result<&'a SpaceDef> {
     let space = match selector {
-        SpaceSelector::Id(id) => schema.space_by_id(*id),
+        SpaceSelector::Id(id) | SpaceSelector::Handle(SpaceHandle { id, .. }) => schema.space_by_id(*id),
         SpaceSelector::Name(name) => schema.space_by_name(name),
     };
     space.ok_or_else(|| Error::new(ErrorKind::NoSuchSpace, format!("no space {selector}")))

@@ -21,6 +21,7 @@ use super::report::StageReport;
 use super::rows;
 use super::synchro::Synchro;
 use super::usage::Usage;
+use super::view::ReadView;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::disk::{Disk, RealDisk};
 use crate::file::header::{FileType, TextHeader};
@@ -166,6 +167,20 @@ impl Store {
         folder: impl AsRef<Path>,
         options: &SnapshotOptions,
     ) -> Result<SnapshotReport> {
+        self.read_view().write_snapshot(folder, options)
+    }
+}
+
+impl ReadView {
+    /// As [`Store::write_snapshot`], of what the view sees, while others write.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_snapshot(
+        &self,
+        folder: impl AsRef<Path>,
+        options: &SnapshotOptions,
+    ) -> Result<SnapshotReport> {
         self.write_snapshot_on(&RealDisk, folder.as_ref(), options)
     }
 
@@ -181,20 +196,21 @@ impl Store {
                 .expected(format_args!("{} to {}", LEVELS.start(), LEVELS.end()))
                 .found(options.level));
         }
-        if let Some(logs) = self.report.logs.as_ref().filter(|logs| logs.holds_unconfirmed) {
+        let Origin { instance, synchro, unconfirmed } = &*self.state.origin;
+        if *unconfirmed > 0 {
             return Err(Error::new(ErrorKind::Usage, "a snapshot makes all transactions final")
                 .expected("none that wait for a quorum (Options::drop_unconfirmed leaves them out)")
-                .found(logs.unconfirmed_transactions));
+                .found(unconfirmed));
         }
         let left_out = self.left_out(options)?;
         let mut notices = Vec::new();
         let dumps = self.dumps(options, &left_out, &mut notices)?;
-        let Origin { instance, vclock, synchro } = &self.origin;
+        let vclock = self.state.vclock;
         if instance.is_none() {
             notices.push("no instance is known, and Tarantool does not open a snapshot of none".into());
         }
         let path = folder.join(format!("{:020}.{}", vclock.signature(), FileType::Snap.extension()));
-        let header = TextHeader::new(FileType::Snap, instance.clone(), *vclock);
+        let header = TextHeader::new(FileType::Snap, instance.clone(), vclock);
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
         let style = SnapshotStyle {
             level: options.level,
@@ -231,19 +247,22 @@ impl Store {
             return Ok(LeftOut::default());
         }
         for selector in &options.spaces {
-            rows::find(&self.schema, selector)?;
+            rows::find(&self.state.schema, selector)?;
         }
         let is_asked_for = |space: &SpaceDef| options.spaces.iter().any(|selector| rows::is(space, selector));
         let is_left_out = |space: &&SpaceDef| space.id >= SYSTEM_SPACE_ID_END && !is_asked_for(space);
         let spaces: BTreeSet<u32> =
-            self.schema.spaces().iter().filter(is_left_out).map(|space| space.id).collect();
+            self.state.schema.spaces().iter().filter(is_left_out).map(|space| space.id).collect();
         let tuples = |id| self.table(id).and_then(Table::whole).into_iter().flat_map(|index| index.all());
         let left_out = LeftOut::new(spaces, tuples(system::SPACE_SEQUENCE_ID).map(|tuple| tuple.data()));
         for id in [system::SPACE_ID, FK_CONSTRAINT_ID] {
             let missed = tuples(id).find_map(|tuple| left_out.missed_by(id, tuple.data()));
             if let Some(missed) = missed {
-                let name =
-                    self.schema.space_by_id(missed).map_or_else(|| missed.to_string(), |s| s.name.clone());
+                let name = self
+                    .state
+                    .schema
+                    .space_by_id(missed)
+                    .map_or_else(|| missed.to_string(), |s| s.name.clone());
                 return Err(Error::new(ErrorKind::Usage, "spaces to be written")
                     .expected("those as well that their foreign keys refer to")
                     .found(format_args!("none called {name}")));
@@ -253,7 +272,7 @@ impl Store {
     }
 
     fn table(&self, id: u32) -> Option<&Table> {
-        self.tables.binary_search_by_key(&id, |table| table.def.id).ok().map(|at| &self.tables[at])
+        self.state.tables.get(id).map(|table| &**table)
     }
 
     /// What is to be written of each space, by id.
@@ -264,7 +283,7 @@ impl Store {
         notices: &mut Vec<String>,
     ) -> Result<Vec<Dump<'_>>> {
         let mut dumps = Vec::new();
-        for space in self.schema.spaces().iter().filter(|space| !left_out.has(space.id)) {
+        for space in self.state.schema.spaces().iter().filter(|space| !left_out.has(space.id)) {
             if !keeps_tuples_in_snapshots(space) {
                 if space.engine == "vinyl" && space.primary().is_some() {
                     let what = "only its definition is in the snapshot, its data is in vinyl's own files";
@@ -288,9 +307,7 @@ impl Store {
         }
         Ok(dumps)
     }
-}
 
-impl Store {
     /// A space's table and the index that it is written by.
     fn written_by(&self, space: &SpaceDef) -> Result<(&Table, &IndexData)> {
         let absent = |why: &str| {

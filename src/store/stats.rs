@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use super::{Space, Store};
+use super::view::{ReadView, Space};
 use crate::counts::SmallCounts;
 use crate::msgpack::compare::compare;
 use crate::msgpack::ext::{EXT_DATETIME, EXT_DECIMAL, EXT_UUID};
@@ -109,13 +109,13 @@ pub struct SpaceStats {
     pub longer_tuples: u64,
 }
 
-impl Store {
+impl ReadView {
     /// What the tuples of a space are like; `top`: how many of the most frequent values of each field are wanted;
     /// `threads`: 0 means all cores.
     ///
     /// ```
-    /// let store = lycosa::Store::open("snapshots/2.6/02-one-space")?;
-    /// let stats = store.stats(&store.space("users")?, 3, 1);
+    /// let view = lycosa::Store::open("snapshots/2.6/02-one-space")?.read_view();
+    /// let stats = view.stats(&view.space("users")?, 3, 1);
     /// let age = &stats.fields[2];
     /// assert_eq!((age.name.as_deref(), &age.types[..]), (Some("age"), &[("unsigned", 300)][..]));
     /// assert_eq!((age.distinct, age.is_distinct_exact), (112, true));

@@ -187,7 +187,6 @@ pub(crate) struct StoredTuple<'a> {
 
 impl<'a> StoredTuple<'a> {
     /// `bytes` begin with the head that [`encode`] wrote; what comes after the tuple does not matter.
-    #[cfg(test)]
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }

@@ -96,25 +96,7 @@ impl Path {
     /// Offset of what it leads to from the value at `at`; nothing under `[*]`. Of the pairs of a key the last counts, as
     /// for an index.
     pub(crate) fn place_in(&self, bytes: &[u8], at: usize) -> Option<usize> {
-        self.tokens.iter().try_fold(at, |at, token| match token {
-            Token::Index(number) => {
-                let (count, first) = read::array(bytes, at).ok()?;
-                (*number <= count).then(|| skip::skip_many(bytes, first, u64::from(number - 1)).ok())?
-            }
-            Token::Key(key) => {
-                let (pairs, mut at) = read::map(bytes, at).ok()?;
-                let mut found = None;
-                for _ in 0..pairs {
-                    let value_at = skip::skip(bytes, at).ok()?;
-                    if read::str(bytes, at).is_ok_and(|(other, _)| other == key) {
-                        found = Some(value_at);
-                    }
-                    at = skip::skip(bytes, value_at).ok()?;
-                }
-                found
-            }
-            Token::Any => None,
-        })
+        place_below(&self.tokens, bytes, at)
     }
 
     /// The tokens before the first `[*]`; all of them where there is none.
@@ -122,6 +104,29 @@ impl Path {
         let end = self.tokens.iter().position(|token| *token == Token::Any).unwrap_or(self.tokens.len());
         &self.tokens[..end]
     }
+}
+
+/// Offset of what tokens lead to from the value at `at`; see [`Path::place_in`].
+pub(crate) fn place_below(tokens: &[Token], bytes: &[u8], at: usize) -> Option<usize> {
+    tokens.iter().try_fold(at, |at, token| match token {
+        Token::Index(number) => {
+            let (count, first) = read::array(bytes, at).ok()?;
+            (*number <= count).then(|| skip::skip_many(bytes, first, u64::from(number - 1)).ok())?
+        }
+        Token::Key(key) => {
+            let (pairs, mut at) = read::map(bytes, at).ok()?;
+            let mut found = None;
+            for _ in 0..pairs {
+                let value_at = skip::skip(bytes, at).ok()?;
+                if read::str(bytes, at).is_ok_and(|(other, _)| other == key) {
+                    found = Some(value_at);
+                }
+                at = skip::skip(bytes, value_at).ok()?;
+            }
+            found
+        }
+        Token::Any => None,
+    })
 }
 
 /// By tokens, whatever the spelling.

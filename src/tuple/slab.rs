@@ -76,6 +76,12 @@ impl Budget {
         self.refused_in.store(takes + 1, Ordering::Relaxed);
     }
 
+    /// Whether `refuse_after` has not come to it yet.
+    #[cfg(test)]
+    pub(crate) fn still_refuses(&self) -> bool {
+        self.refused_in.load(Ordering::Relaxed) != 0
+    }
+
     /// Books `bytes`, or says that they would go over the limit and books nothing.
     pub(crate) fn take(&self, bytes: u64) -> Result<()> {
         let limit = self.limit_bytes.unwrap_or(u64::MAX);
@@ -100,7 +106,6 @@ impl Budget {
         self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    #[cfg(test)]
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }

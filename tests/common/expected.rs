@@ -64,6 +64,7 @@ pub struct Seen {
 
 /// Holds everything in a store against `expected/`. The order of dumps is for the caller to judge.
 pub fn assert_store(case: &str, store: &Store, expected: &Path) -> Seen {
+    let view = store.read_view();
     let schema = json_of(&expected.join("schema.json"));
     let counts = json_of(&expected.join("counts.json"));
     let counts: BTreeMap<u64, &Value> =
@@ -71,15 +72,15 @@ pub fn assert_store(case: &str, store: &Store, expected: &Path) -> Seen {
     let mut seen = Seen::default();
     for told in list(&schema["spaces"]) {
         let id = told["id"].as_u64().unwrap();
-        let def = store.schema().space_by_id(id as u32).unwrap_or_else(|| panic!("{case}: no space {id}"));
-        assert_def(case, store.schema(), told, def);
+        let def = view.schema().space_by_id(id as u32).unwrap_or_else(|| panic!("{case}: no space {id}"));
+        assert_def(case, view.schema(), told, def);
         if let Some(reason) = &def.absent {
             seen.absent.push(format!("{case} | {} | | {reason}", def.name));
-            let error = store.space(def.id).err().unwrap_or_else(|| panic!("{case}: {} is there", def.name));
+            let error = view.space(def.id).err().unwrap_or_else(|| panic!("{case}: {} is there", def.name));
             assert_eq!(error.kind(), lycosa::ErrorKind::Absent, "{error}");
             continue;
         }
-        let space = store.space(def.id).unwrap();
+        let space = view.space(def.id).unwrap();
         let counted = counts.get(&id).unwrap_or_else(|| panic!("{case}: no count of {}", def.name));
         assert_eq!(Some(space.len()), counted["count"].as_u64(), "{case}: tuples of {}", def.name);
         for (told, counted) in list(&told["indexes"]).iter().zip(list(&counted["indexes"])) {
@@ -152,13 +153,14 @@ fn assert_def(case: &str, schema: &Schema, told: &Value, def: &SpaceDef) {
 
 /// The rows of system spaces that a case has beyond those of every fresh instance.
 pub fn assert_system_rows(case: &str, store: &Store, expected: &Path) {
+    let view = store.read_view();
     let file = expected.join("system.jsonl");
     let Ok(text) = std::fs::read_to_string(&file) else { return };
     for told in text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()) {
         let id = told["id"].as_u64().unwrap() as u32;
         // The counters of sequences are written from the running instance, not from the rows it shows.
         const SEQUENCE_DATA: u32 = 285;
-        let Ok(space) = store.space(id) else { continue };
+        let Ok(space) = view.space(id) else { continue };
         if id == SEQUENCE_DATA {
             continue;
         }
@@ -174,7 +176,7 @@ pub fn assert_system_rows(case: &str, store: &Store, expected: &Path) {
 /// Holds a store against the slow order: every index has the entries that its tuples ask for, in their order, and every
 /// look-up and iterator finds what a search from end to end finds.
 pub fn assert_order(case: &str, store: &Store, keys_per_index: usize) {
-    for space in store.spaces() {
+    for space in store.read_view().spaces() {
         let def = space.def();
         let Some(whole) = order::whole(def) else { continue };
         let tuples: Vec<&[u8]> =

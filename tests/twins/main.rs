@@ -88,7 +88,8 @@ impl Twin {
 
     /// The store holds the space's tuples, and every index has them in order.
     fn check(&self, store: &Store, arm: Arm) {
-        let found = store.space(self.space.id).unwrap();
+        let view = store.read_view();
+        let found = view.space(self.space.id).unwrap();
         assert_eq!(found.def().name, self.space.name);
         assert_eq!(found.len(), self.tuples.len() as u64, "{arm:?}");
         assert_eq!(found.bytes(), self.tuples.iter().map(|tuple| tuple.len() as u64).sum::<u64>());
@@ -134,7 +135,8 @@ impl Twin {
     }
 
     fn check_search(&self, random: &mut Rng, store: &Store, index: &Index, entries: &[Entry]) {
-        let found = store.space(self.space.id).unwrap().index(&index.name).unwrap();
+        let view = store.read_view();
+        let found = view.space(self.space.id).unwrap().index(&index.name).unwrap();
         let key = Key::new(self.space.search_key(random, index, entries));
         let parts = key.raw.len();
         let bytes = key_array(&key.raw);
@@ -189,7 +191,8 @@ impl Twin {
     }
 
     fn check_hash_search(&self, random: &mut Rng, store: &Store, index: &Index) {
-        let found = store.space(self.space.id).unwrap().index(&index.name).unwrap();
+        let view = store.read_view();
+        let found = view.space(self.space.id).unwrap().index(&index.name).unwrap();
         // The list of another order has the keys all the same.
         let entries = match self.tuples.is_empty() {
             true => Vec::new(),
@@ -291,7 +294,7 @@ fn check_arms(
         for (twin, sorted) in twins.iter().zip(&sorted) {
             if arm.alone && twin.space.id != only.space.id {
                 assert_eq!(
-                    store.space(twin.space.id).err().map(|error| error.kind()),
+                    store.read_view().space(twin.space.id).err().map(|error| error.kind()),
                     Some(ErrorKind::Absent)
                 );
                 continue;
@@ -688,7 +691,8 @@ fn a_hash_index_tells_apart_what_a_tree_does_not() {
             for arm in ARMS {
                 let store = snapshot.open(arm, &twin.space).unwrap();
                 twin.check(&store, arm);
-                let space = store.space(512).unwrap();
+                let view = store.read_view();
+                let space = view.space(512).unwrap();
                 let get = |key: &[u8]| {
                     let found = space.index("pk").unwrap().get_raw(&[&[0x91], key].concat()).unwrap();
                     found.map(|tuple| tuple.bytes()[1])

@@ -212,7 +212,7 @@ impl<'a> Filter<'a> {
                     Some(space) => space.id,
                     None => return Err(Failure::usage(format!("no space is called {name}"))),
                 },
-                (SpaceSelector::Name(_), None) => unreachable!("the schema was read for the names"),
+                (selector, _) => return Err(Failure::usage(format!("no space {selector}"))),
             });
         }
         let types = arguments.request_type.iter().map(|text| request_type(text)).collect::<Result<_, _>>()?;

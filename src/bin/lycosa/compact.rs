@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind as IoKind, Write};
 use std::path::Path;
 
-use lycosa::{SnapshotOptions, SnapshotReport, SpaceDef, SpaceSelector, Store};
+use lycosa::{ReadView, SnapshotOptions, SnapshotReport, SpaceDef, SpaceSelector, Store};
 use serde_json::{Value, json};
 
 use crate::args::CompactArguments;
@@ -26,7 +26,7 @@ pub fn run(arguments: &CompactArguments, json: bool) -> Result<(), Failure> {
     }
     let store = Store::open_with(&arguments.open.path, &bar.follow(open))?;
     if arguments.space.is_empty() {
-        check_memtx(&store)?;
+        check_memtx(&store.read_view())?;
     }
     let written = store.write_snapshot(&arguments.target, &bar.follow_writing(options))?;
     bar.clear();
@@ -65,9 +65,9 @@ pub fn check_new(source: &Path, target: &Path) -> Result<(), Failure> {
 }
 
 /// That all data is in snapshots: Tarantool does not open one that defines spaces of vinyl without vinyl's own files.
-fn check_memtx(store: &Store) -> Result<(), Failure> {
+fn check_memtx(view: &ReadView) -> Result<(), Failure> {
     let is_vinyl = |space: &&SpaceDef| space.engine == "vinyl" && space.primary().is_some();
-    match store.schema().spaces().iter().find(is_vinyl) {
+    match view.schema().spaces().iter().find(is_vinyl) {
         None => Ok(()),
         Some(space) => Err(Failure::cannot(format!(
             "space {}: its data is in vinyl's own files, which a snapshot does not hold; choose others with --space",

@@ -19,12 +19,12 @@ pub fn run(arguments: &DiffArguments, json: bool) -> Result<(), Failure> {
     let sides = [&arguments.a, &arguments.b];
     let options = arguments.options();
     let wanted = wanted(arguments, sides, &options)?;
-    let mut stores = Vec::new();
+    let mut views = Vec::new();
     for ((path, options), wanted) in sides.into_iter().zip(options).zip(wanted) {
         let options = wanted.into_iter().fold(options, Options::space);
-        stores.push(Store::open_with(path, &bar.follow(options.system_spaces(arguments.system)))?);
+        views.push(Store::open_with(path, &bar.follow(options.system_spaces(arguments.system)))?.read_view());
     }
-    let [a, b] = &stores[..] else { unreachable!("there are two") };
+    let [a, b] = &views[..] else { unreachable!("there are two") };
     bar.clear();
     let mut lines = Lines { out: Output::new()?, json, limit: arguments.limit, space: None, printed: 0 };
     let diffs = a.diff(b, arguments.system, |space, change| lines.change(space, change))?;
@@ -36,7 +36,7 @@ pub fn run(arguments: &DiffArguments, json: bool) -> Result<(), Failure> {
     // The process ends here: giving back millions of tuples piece by piece would only take time.
     let (differs, is_partial) =
         (diffs.iter().any(|diff| !diff.is_same()), diffs.iter().any(|diff| diff.not_compared.is_some()));
-    std::mem::forget(stores);
+    std::mem::forget(views);
     if differs {
         return Err(Failure::Reported { code: DAMAGED });
     }
@@ -64,6 +64,7 @@ fn wanted(
             let is_there = match &selector {
                 SpaceSelector::Id(id) => schema.space_by_id(*id).is_some(),
                 SpaceSelector::Name(name) => schema.space_by_name(name).is_some(),
+                _ => false,
             };
             if is_there {
                 found.push(selector);

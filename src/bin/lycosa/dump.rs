@@ -29,9 +29,12 @@ pub fn with_index(
     let bar = Bar::bytes(!json);
     let opened = Store::open_with(&open.path, &bar.follow(options.clone()));
     bar.clear();
-    let found = opened.and_then(|store| store.space(selector.clone()).map(|_| ()).map(|()| store));
-    let store = match found {
-        Ok(store) => store,
+    let found = opened.map(|store| store.read_view()).and_then(|view| {
+        view.space(selector.clone())?;
+        Ok(view)
+    });
+    let view = match found {
+        Ok(view) => view,
         Err(error) if error.kind() == ErrorKind::Absent => {
             return match is_temporary(open, &options, &selector, arguments)? {
                 true => Ok(()),
@@ -40,9 +43,9 @@ pub fn with_index(
         }
         Err(error) => return Err(error.into()),
     };
-    act(find(&store.space(selector)?, arguments)?)?;
+    act(find(&view.space(selector)?, arguments)?)?;
     // The process ends here: giving back millions of tuples piece by piece would only take time.
-    std::mem::forget(store);
+    std::mem::forget(view);
     Ok(())
 }
 
@@ -51,6 +54,7 @@ fn find<'a>(space: &Space<'a>, arguments: &IndexArguments) -> Result<Index<'a>, 
         None => space.primary()?,
         Some(SpaceSelector::Id(id)) => space.index_by_id(id)?,
         Some(SpaceSelector::Name(name)) => space.index(&name)?,
+        Some(other) => return Err(Failure::usage(format!("no index {other}"))),
     })
 }
 
@@ -65,6 +69,7 @@ fn is_temporary(
     let space: Option<&SpaceDef> = match selector {
         SpaceSelector::Id(id) => schema.space_by_id(*id),
         SpaceSelector::Name(name) => schema.space_by_name(name),
+        _ => None,
     };
     let Some(space) = space.filter(|space| space.is_temporary && space.engine == "memtx" && !space.is_view)
     else {
@@ -74,6 +79,7 @@ fn is_temporary(
         None => true,
         Some(SpaceSelector::Id(id)) => space.indexes.iter().any(|index| index.id == id),
         Some(SpaceSelector::Name(name)) => space.indexes.iter().any(|index| index.name == name),
+        Some(_) => false,
     };
     if is_there { Ok(true) } else { Err(Failure::usage(format!("space {}: no such index", space.name))) }
 }

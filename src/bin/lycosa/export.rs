@@ -19,11 +19,13 @@ pub fn run(arguments: &ExportArguments, json: bool) -> Result<(), Failure> {
     let options = arguments.open.options().space(selector.clone()).fingerprint(false);
     let store = Store::open_with(&arguments.open.path, &bar.follow(options))?;
     bar.clear();
-    let space = store.space(selector)?;
+    let view = store.read_view();
+    let space = view.space(selector)?;
     let index = match arguments.index.as_deref().map(SpaceSelector::from) {
         None => space.primary()?,
         Some(SpaceSelector::Id(id)) => space.index_by_id(id)?,
         Some(SpaceSelector::Name(name)) => space.index(&name)?,
+        Some(other) => return Err(Failure::usage(format!("no index {other}"))),
     };
     let exporter = Exporter::new(&index, arguments.options());
     let threads = usize::from(arguments.open.threads);
@@ -42,6 +44,6 @@ pub fn run(arguments: &ExportArguments, json: bool) -> Result<(), Failure> {
         }
     }
     // The process ends here: giving back millions of tuples piece by piece would only take time.
-    std::mem::forget(store);
+    std::mem::forget((view, store));
     Ok(())
 }

@@ -90,7 +90,11 @@ pub fn say(text: &str) {
 
 fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
-        ErrorKind::Usage | ErrorKind::NoSuchSpace | ErrorKind::NoSuchIndex | ErrorKind::Key => USAGE,
+        ErrorKind::Usage
+        | ErrorKind::NoSuchSpace
+        | ErrorKind::StaleSpace
+        | ErrorKind::NoSuchIndex
+        | ErrorKind::Key => USAGE,
         ErrorKind::Io
         | ErrorKind::Missing
         | ErrorKind::Exists

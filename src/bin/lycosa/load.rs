@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use lycosa::{LogReport, SpaceDef, SpaceReport, StageReport, Store};
+use lycosa::{LogReport, ReadView, SpaceDef, SpaceReport, StageReport, Store};
 use serde_json::{Value, json};
 
 use crate::args::LoadArguments;
@@ -55,7 +55,7 @@ fn as_json(store: &Store, resident_bytes: Option<u64>) -> Value {
             "tuple_touches": report.counters.tuple_touches,
         },
         "spaces": report.spaces.iter().map(space).collect::<Vec<_>>(),
-        "absent_spaces": absent(store).map(|(space, reason)| json!({
+        "absent_spaces": absent(&store.read_view()).map(|(space, reason)| json!({
             "id": space.id,
             "name": space.name,
             "absent": reason,
@@ -88,8 +88,8 @@ fn logs(logs: &LogReport) -> Value {
 }
 
 /// The spaces that are defined but hold no data here, each with the reason.
-fn absent(store: &Store) -> impl Iterator<Item = (&SpaceDef, &str)> {
-    store.schema().spaces().iter().filter_map(|space| Some((space, space.absent.as_deref()?)))
+fn absent(view: &ReadView) -> impl Iterator<Item = (&SpaceDef, &str)> {
+    view.schema().spaces().iter().filter_map(|space| Some((space, space.absent.as_deref()?)))
 }
 
 /// What a stage did and cost.
@@ -219,7 +219,9 @@ fn write(store: &Store, resident_bytes: Option<u64>, system: bool) -> Result<(),
             ]);
         }
     }
-    for (space, reason) in absent(store).filter(|(space, _)| space.id >= USER_SPACE_ID_MIN || system) {
+    for (space, reason) in
+        absent(&store.read_view()).filter(|(space, _)| space.id >= USER_SPACE_ID_MIN || system)
+    {
         let mut cells = vec![String::new(); 8];
         cells[0] = space.id.to_string();
         cells[1] = space.name.clone();

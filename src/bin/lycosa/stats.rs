@@ -23,11 +23,11 @@ pub fn run(arguments: &StatsArguments, json: bool) -> Result<(), Failure> {
     bar.clear();
     let mut out = Output::new()?;
     let mut documents = Vec::new();
-    for space in store
-        .spaces()
-        .filter(|space| arguments.system || !arguments.space.is_empty() || space.def().id >= 512)
+    let view = store.read_view();
+    for space in
+        view.spaces().filter(|space| arguments.system || !arguments.space.is_empty() || space.def().id >= 512)
     {
-        let stats = store.stats(&space, arguments.top, usize::from(arguments.open.threads));
+        let stats = view.stats(&space, arguments.top, usize::from(arguments.open.threads));
         if json {
             documents.push(as_json(&stats));
         } else {

@@ -78,6 +78,21 @@ impl<const MULTI: bool> Tree<MULTI> {
         self.pool.give_back(&mut freed);
     }
 
+    /// The nodes that were born in this transaction or later. Above such a node there are only such nodes.
+    pub(crate) fn list_born_since(&self, txn: u64, nodes: &mut Vec<NodeId>) {
+        fn list<const MULTI: bool>(pool: &NodePool, id: NodeId, txn: u64, nodes: &mut Vec<NodeId>) {
+            let node = pool.node::<MULTI>(id);
+            if node.txn() < txn {
+                return;
+            }
+            node.children().iter().for_each(|&child| list::<MULTI>(pool, child, txn, nodes));
+            nodes.push(id);
+        }
+        if let Some(root) = self.root {
+            list::<MULTI>(&self.pool, root, txn, nodes);
+        }
+    }
+
     /// The tree itself; an empty one is left.
     pub(crate) fn take(&mut self) -> Self {
         let empty = Self { pool: self.pool.clone(), root: None, levels: 0, len: 0 };

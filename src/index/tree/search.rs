@@ -62,6 +62,24 @@ impl Tree<false> {
     }
 }
 
+impl<const MULTI: bool> Tree<MULTI> {
+    /// Some entry: a child by chance on each level, so that those in full nodes are a little less likely.
+    pub(crate) fn random(&self, mut seed: u64) -> Option<Entry> {
+        let mut node = self.pool.node::<MULTI>(self.root?);
+        loop {
+            // A step of SplitMix64.
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            let row = ((u128::from(mixed ^ (mixed >> 31)) * node.len() as u128) >> 64) as usize;
+            if node.is_leaf() {
+                return Some(node.entry(row));
+            }
+            node = self.pool.node::<MULTI>(node.child(row));
+        }
+    }
+}
+
 /// How many rows of a node are before the place.
 #[inline]
 fn rows_before<const MULTI: bool>(

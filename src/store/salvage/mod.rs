@@ -212,7 +212,7 @@ fn salvage_on(
         }
         let mut report = run.finish(&store);
         let writing = SnapshotOptions::new().level(options.level).threads(options.threads).skips_absent();
-        report.written = Some(store.write_snapshot_on(disk, target, &writing)?);
+        report.written = Some(store.read_view().write_snapshot_on(disk, target, &writing)?);
         if report.dropped_rows > 0 {
             side.finish()?;
             report.side_file = Some(target.join(LOST));

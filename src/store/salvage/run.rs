@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::Store;
+use super::super::fresh::fresh_rows;
 use super::super::lenient::{Lenient, TakenBack, Unapplied};
 use super::super::options::Options;
-use super::super::recover::{self, Origin};
+use super::super::recover::{self, Origin, Recovered};
 use super::super::replay::present;
 use super::super::report::LoadReport;
 use super::super::rows::{Numbers, check_numbers};
@@ -24,12 +25,12 @@ use crate::file::disk::Disk;
 use crate::file::habits::version_of;
 use crate::file::header::{FileType, TextHeader};
 use crate::file::log_row::LogRow;
-use crate::file::rescue::{Remedy, Rescued, Stretch, Trust, for_each_row, rescue, row_json, tuples_of};
+use crate::file::rescue::{Remedy, Rescued, Stretch, Trust, for_each_row, rescue, row_json};
 use crate::file::row::kind;
 use crate::file::source::ContainerFile;
 use crate::file::vclock::Vclock;
 use crate::limits::SYSTEM_SPACE_ID_END;
-use crate::msgpack::{look, print, read, write};
+use crate::msgpack::{look, print, write};
 use crate::parallel;
 use crate::space::alter::{Catalog, Found};
 use crate::space::catalog::{Notices, Schema};
@@ -39,9 +40,6 @@ use crate::space::system;
 use crate::space::table::Table;
 use crate::tuple::slab::Budget;
 use crate::tuple::update::Rules;
-
-/// A snapshot of a fresh instance of 2.6.0: its system rows stand in for those that are lost.
-const FRESH: &[u8] = include_bytes!("fresh.snap");
 
 /// What a block may unpack to unless a memory limit says otherwise: thousands of times what Tarantool writes.
 const UNPACKED_BYTES_MAX: u64 = 512 << 20;
@@ -327,8 +325,9 @@ impl<'a> Run<'a> {
         let instance = instance.or_else(|| schema.replicas().next().map(|(_, uuid)| uuid.to_owned()));
         let path = self.report.snapshot.clone().unwrap_or_default();
         let report = LoadReport::new(&path, instance.clone(), &vclock, self.threads);
-        let origin = Origin { instance, vclock, synchro };
-        Ok(Store { schema, tables, report, origin })
+        let origin = Origin { instance, synchro, unconfirmed: 0 };
+        let budget = self.budget.clone();
+        Ok(Store::new(Recovered { schema, tables, report, origin, vclock, budget }, &self.load_options()))
     }
 
     /// What another run should begin with, if it takes one.
@@ -583,7 +582,8 @@ impl<'a> Run<'a> {
             }
         }
         if let Some(instance) = instance {
-            let uuid = |row: &&[u8]| text_of(row, 1).is_some_and(|uuid| uuid.eq_ignore_ascii_case(instance));
+            let uuid =
+                |row: &&[u8]| look::text(row, 1).is_some_and(|uuid| uuid.eq_ignore_ascii_case(instance));
             let is_member = lenient.catalog.rows(system::CLUSTER_ID).any(|row| uuid(&row));
             if !is_member {
                 let used: Vec<u32> =
@@ -601,7 +601,7 @@ impl<'a> Run<'a> {
             let has_set = lenient
                 .catalog
                 .rows(system::SCHEMA_ID)
-                .any(|row| matches!(text_of(row, 0), Some("cluster" | "replicaset_uuid")));
+                .any(|row| matches!(look::text(row, 0), Some("cluster" | "replicaset_uuid")));
             if !has_set {
                 let mut row = Vec::new();
                 write::array(&mut row, 2);
@@ -619,7 +619,8 @@ impl<'a> Run<'a> {
     /// What there is to tell.
     pub(super) fn finish(self, store: &Store) -> SalvageReport {
         let Self { report, known, .. } = self;
-        let spaces = store.spaces().map(|space| (space.def(), space.len()));
+        let view = store.read_view();
+        let spaces = view.spaces().map(|space| (space.def(), space.len()));
         let spaces =
             spaces.filter(|(def, _)| def.id >= SYSTEM_SPACE_ID_END).map(|(def, tuples)| SavedSpace {
                 id: def.id,
@@ -649,16 +650,10 @@ fn is_system(row: &LogRow<'_>) -> bool {
     row.space_id().is_some_and(|id| id < SYSTEM_SPACE_ID_END)
 }
 
-/// A string in a field of a row.
-fn text_of(row: &[u8], field: u32) -> Option<&str> {
-    let (text, _) = read::str(row, look::element(row, 0, field)?).ok()?;
-    std::str::from_utf8(text).ok()
-}
-
 /// The UUID of the member whose UUID is this one, but for a character.
 fn member_like(lenient: &Lenient<'_, At>, instance: &str) -> Option<String> {
     let members: Vec<&str> =
-        lenient.catalog.rows(system::CLUSTER_ID).filter_map(|row| text_of(row, 1)).collect();
+        lenient.catalog.rows(system::CLUSTER_ID).filter_map(|row| look::text(row, 1)).collect();
     let is_member = members.iter().any(|uuid| uuid.eq_ignore_ascii_case(instance));
     let like = members.into_iter().find(|uuid| is_nearly(uuid, instance)).filter(|_| !is_member)?;
     Some(like.to_ascii_lowercase())
@@ -698,17 +693,4 @@ fn insert_row(space_id: u32, tuple: &[u8]) -> Vec<u8> {
     row.push(0x21);
     row.extend_from_slice(tuple);
     row
-}
-
-/// The system rows of a fresh instance, without what is of that instance alone.
-fn fresh_rows() -> Result<Vec<(u32, Vec<u8>)>> {
-    let mut rows = Vec::new();
-    for (space_id, tuple) in tuples_of(FRESH)? {
-        let is_its_own = space_id == system::CLUSTER_ID
-            || (space_id == system::SCHEMA_ID && text_of(&tuple, 0) == Some("cluster"));
-        if !is_its_own {
-            rows.push((space_id, tuple));
-        }
-    }
-    Ok(rows)
 }
