@@ -3,9 +3,11 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use common::file::{Block, NAME, Parts, minimal, rows, text};
 use common::mp;
-use lycosa::{IteratorType, Options, Store};
+use lycosa::{FieldType, IndexSpec, IteratorType, Op, Options, SpaceSpec, Store};
 
 /// Tuples; enough for more than 96 blocks, from which on a file is sampled.
 const TUPLES: u64 = 24_000;
@@ -124,4 +126,73 @@ fn four_threads_load_and_six_read_what_one_thread_loads() {
             readers.into_iter().for_each(|reader| reader.join().unwrap());
         });
     }
+}
+
+/// Accounts, and what they hold together.
+const ACCOUNTS: u64 = 500;
+const SUM: u64 = ACCOUNTS * 1_000;
+
+#[test]
+fn views_see_whole_transactions_while_another_thread_writes_and_defines() {
+    let store = Store::in_memory();
+    let spec = |name: &str| {
+        SpaceSpec::new(name)
+            .field("id", FieldType::Unsigned)
+            .field("amount", FieldType::Unsigned)
+            .index(IndexSpec::tree("pk").part("id"))
+            .index(IndexSpec::tree("by_amount").part("amount").non_unique())
+    };
+    let accounts = store.create_space(spec("accounts")).unwrap();
+    let other = store.create_space(spec("other")).unwrap();
+    store.write(|tx| (0..ACCOUNTS).try_for_each(|id| tx.insert(accounts, (id, 1_000)))).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut older = None;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let view = store.read_view();
+                        let amounts = |index: &str| -> u64 {
+                            let all = view.select(accounts, index, IteratorType::All, ()).unwrap();
+                            all.map(|tuple| tuple.decode::<(u64, u64)>().unwrap().1).sum()
+                        };
+                        assert_eq!((amounts("pk"), amounts("by_amount")), (SUM, SUM));
+                        let count = view.space(other).unwrap().len();
+                        assert_eq!(
+                            view.space(other).unwrap().primary().unwrap().iter().count() as u64,
+                            count
+                        );
+                        // The one before is closed while this one is open.
+                        older = Some(view);
+                    }
+                    drop(older);
+                })
+            })
+            .collect();
+        for step in 0..2_000u64 {
+            let (from, to) = (step * 7 % ACCOUNTS, (step * 13 + 1) % ACCOUNTS);
+            store
+                .write(|tx| {
+                    tx.update(accounts, (from,), [Op::sub("amount", 1)])?;
+                    tx.update(accounts, (to,), [Op::add("amount", 1)])?;
+                    tx.replace(other, (step % 300, step))
+                })
+                .unwrap();
+            match step % 200 {
+                50 => store.truncate(other).unwrap(),
+                100 => store
+                    .write(|tx| {
+                        tx.drop_index(accounts, "by_amount")?;
+                        tx.create_index(accounts, IndexSpec::tree("by_amount").part("amount").non_unique())
+                    })
+                    .unwrap(),
+                _ => {}
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    store.collect_garbage();
+    assert_eq!(store.metrics().garbage_bytes, 0);
 }

@@ -261,7 +261,8 @@ impl<'a> Index<'a> {
         self.data.bytes()
     }
 
-    /// The one tuple with a key; the key is any value that serialises as an array: `(5,)`, `("a", 1)`.
+    /// The one tuple with a key; the key is any value that serialises as an array: `(5,)`, `("a", 1)`; `()`
+    /// has no parts.
     ///
     /// # Errors
     /// `Key`: the key is not a whole one of the right types, or the index is not unique.
@@ -380,9 +381,14 @@ impl<'a> Index<'a> {
     }
 }
 
+/// A key as MsgPack; `()` and nothing at all are the key of no parts.
 pub(super) fn encode(key: impl Serialize) -> Result<Vec<u8>> {
-    rmp_serde::to_vec(&key)
-        .map_err(|error| Error::new(ErrorKind::Key, format!("the key cannot be serialised: {error}")))
+    const NIL: &[u8] = &[0xc0];
+    match rmp_serde::to_vec(&key) {
+        Ok(key) if key == NIL => Ok(vec![0x90]),
+        Ok(key) => Ok(key),
+        Err(error) => Err(Error::new(ErrorKind::Key, format!("the key cannot be serialised: {error}"))),
+    }
 }
 
 /// Tuples of an index, one after the other.
