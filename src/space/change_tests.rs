@@ -488,7 +488,7 @@ fn replacing_over_and_over_takes_no_memory() {
         let mut twin = Twin::new(random);
         (twin.writer.txn, twin.writer.free_at_once) = (0, true);
         let mut settled_bytes = 0;
-        for turn in 0..20_000 {
+        for turn in 0..40_000 {
             let Some(number) = twin.any(random) else { return };
             let tuple = twin.live[number].clone();
             match turn % 2 {
@@ -506,6 +506,8 @@ fn replacing_over_and_over_takes_no_memory() {
             }
         }
         twin.check();
-        assert!(twin.table.memory_bytes() <= settled_bytes + (settled_bytes >> 3));
+        // Rooms of many sizes come together by chance, so one more slab may be needed, and the next one is as large as all
+        // before it. If nothing were used again there would be eight times as much.
+        assert!(twin.table.memory_bytes() <= settled_bytes * 2 + (settled_bytes >> 2));
     });
 }
