@@ -8,6 +8,7 @@ use crate::index::key_def::kind_of;
 use crate::msgpack::compare::compare;
 use crate::msgpack::{parse, read, skip};
 use crate::tuple::part::{FieldDef, PartDef};
+use crate::tuple::path::{Path, Token};
 
 /// The definition of a space, from its row in `_space` and those in `_index`.
 ///
@@ -116,6 +117,25 @@ impl SpaceDef {
     /// The primary index, if there is one.
     pub fn primary(&self) -> Option<&IndexDef> {
         self.indexes.first().filter(|index| index.id == 0)
+    }
+
+    /// The field, from 0, that a name or a path leads to, and the path inside it: `name`, `[2].street`, `tags[1]`.
+    pub(crate) fn locate(&self, place: &str) -> Option<(u32, Option<Path>)> {
+        let by_name = |name: &[u8]| {
+            let field = self.format.iter().position(|field| field.name.as_bytes() == name);
+            field.map(|field| field as u32)
+        };
+        if let Some(field) = by_name(place.as_bytes()) {
+            return Some((field, None));
+        }
+        let path = Path::parse(place.as_bytes()).ok()??;
+        let (first, below) = path.split_first()?;
+        let field = match first {
+            Token::Index(number) => number.checked_sub(1),
+            Token::Key(name) => by_name(name),
+            Token::Any => None,
+        };
+        Some((field?, below))
     }
 
     /// The index of this id.

@@ -11,14 +11,14 @@ use super::transaction::Transaction;
 use super::{Store, rows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::{INDEXES_MAX, SPACE_ID_MAX, SYSTEM_SPACE_ID_END};
-use crate::msgpack::{look, read, write};
+use crate::msgpack::{look, read, skip, write};
 use crate::space::alter::Living;
 use crate::space::definition::{IndexDef, IndexKind, SpaceDef};
 use crate::space::left_out::{FK_CONSTRAINT_ID, LeftOut, about_spaces};
 use crate::space::request::{Request, Told};
 use crate::space::system;
 use crate::tuple::field_type::FieldType;
-use crate::tuple::path::{Path, Token};
+use crate::tuple::path::Path;
 
 /// The user `admin`, who owns what a program makes.
 const ADMIN: u64 = 1;
@@ -243,32 +243,17 @@ impl PartSpec {
                 .expected(expected)
                 .found(format_args!("{:?}", self.place))
         };
-        let by_name = |name: &[u8]| space.format.iter().position(|field| field.name.as_bytes() == name);
-        let (field, path) = match by_name(self.place.as_bytes()) {
-            Some(field) => (field, None),
-            None => {
-                let no_path = || wrong("the name of a field, or a path");
-                let path = Path::parse(self.place.as_bytes()).ok().flatten().ok_or_else(no_path)?;
-                let (first, rest) = path.tokens().split_first().ok_or_else(no_path)?;
-                let field = match first {
-                    Token::Index(number) => number.checked_sub(1).map(|number| number as usize),
-                    Token::Key(name) => by_name(name),
-                    Token::Any => None,
-                };
-                let field = field.ok_or_else(|| wrong("a field that the format has, or its number"))?;
-                // What is left of the text is behind the first token.
-                let text = (!rest.is_empty()).then(|| self.place[first_token_end(&self.place)..].to_owned());
-                (field, text)
-            }
-        };
-        let of_field = space.format.get(field).filter(|_| path.is_none());
+        let (field, path) = space
+            .locate(&self.place)
+            .ok_or_else(|| wrong("the name of a field, or a path that begins with one"))?;
+        let of_field = space.format.get(field as usize).filter(|_| path.is_none());
         let field_type = self.field_type.or(of_field.map(|field| field.field_type));
         let field_type =
             field_type.ok_or_else(|| wrong("a type, which the format does not give for this"))?;
         let is_nullable =
             self.exclude_null || self.is_nullable.unwrap_or(of_field.is_some_and(|field| field.is_nullable));
         let Self { exclude_null, collation, .. } = *self;
-        Ok(Part { field: field as u32, field_type, is_nullable, path, exclude_null, collation })
+        Ok(Part { field, field_type, is_nullable, path, exclude_null, collation })
     }
 }
 
@@ -277,7 +262,7 @@ struct Part {
     field: u32,
     field_type: FieldType,
     is_nullable: bool,
-    path: Option<String>,
+    path: Option<Path>,
     exclude_null: bool,
     collation: Option<u32>,
 }
@@ -309,7 +294,7 @@ impl Part {
         }
         if let Some(path) = &self.path {
             write::str(row, b"path");
-            write::str(row, path.as_bytes());
+            write::str(row, path.text().as_bytes());
         }
         if self.exclude_null {
             write::str(row, b"exclude_null");
@@ -319,14 +304,6 @@ impl Part {
             write::str(row, b"collation");
             write::uint(row, collation.into());
         }
-    }
-}
-
-/// Where the first token of a path ends, if it is a name or a number in brackets.
-fn first_token_end(path: &str) -> usize {
-    match path.strip_prefix('[') {
-        Some(rest) => rest.find(']').map_or(path.len(), |end| end + 2),
-        None => path.find(['.', '[']).unwrap_or(path.len()),
     }
 }
 
@@ -340,13 +317,6 @@ impl From<String> for PartSpec {
     fn from(place: String) -> Self {
         Self::new(place)
     }
-}
-
-fn key(parts: &[u32]) -> Vec<u8> {
-    let mut key = Vec::new();
-    write::array(&mut key, parts.len() as u32);
-    parts.iter().for_each(|&part| write::uint(&mut key, part.into()));
-    key
 }
 
 /// A row with another value in one field.
@@ -422,9 +392,12 @@ impl Transaction<'_> {
     pub fn truncate(&mut self, space: impl Into<SpaceSelector>) -> Result<()> {
         let id = self.user_space(&space.into())?;
         self.whole(|tx| {
-            let rows = tx.catalog().rows(system::TRUNCATE_ID);
-            let times = rows.filter(|row| look::id(row, 0) == Some(id)).find_map(|row| look::id(row, 1));
-            tx.put_row(system::TRUNCATE_ID, &key(&[id, times.unwrap_or(0).saturating_add(1)]), false)?;
+            let times = tx.row_of(system::TRUNCATE_ID, &[id]).and_then(|row| look::id(&row, 1)).unwrap_or(0);
+            let mut row = Vec::new();
+            write::array(&mut row, 2);
+            write::uint(&mut row, id.into());
+            write::uint(&mut row, times.saturating_add(1).into());
+            tx.put_row(system::TRUNCATE_ID, &row, false)?;
             tx.catalog().settle_all()
         })
     }
@@ -510,7 +483,8 @@ impl Transaction<'_> {
                     .expected("to be dropped after all others")
                     .space(&def.name));
             }
-            let row = key(&[id, index.id]);
+            let key = [id, index.id];
+            let row = tx.row_of(system::INDEX_ID, &key).ok_or_else(|| no_row(id))?;
             tx.remove_row(system::INDEX_ID, &row)?;
             tx.catalog().settle_all()
         })
@@ -599,11 +573,9 @@ impl Transaction<'_> {
         let primary = table.def.primary().map(|index| index.parts.clone()).unwrap_or_default();
         let mut key = Vec::new();
         write::array(&mut key, primary.len() as u32);
-        for (number, part) in primary.iter().enumerate() {
-            // A key of as many values stands for a row: then they are in the order of the parts.
-            let at = part.place_in(row).or_else(|| look::element(row, 0, number as u32));
-            let Some(at) = at else { return Err(no_row(system_id)) };
-            let end = crate::msgpack::skip::skip(row, at).map_err(|fault| fault.error(row))?;
+        for part in &primary {
+            let at = part.place_in(row).ok_or_else(|| no_row(system_id))?;
+            let end = skip::skip(row, at).map_err(|fault| fault.error(row))?;
             key.extend_from_slice(&row[at..end]);
         }
         let Living { table, writer, .. } =

@@ -15,7 +15,6 @@ use crate::space::catalog::Schema;
 use crate::space::definition::{IndexDef, SpaceDef};
 use crate::space::table::{self, IndexData, Table};
 use crate::tuple::field_map::{self, FieldMapBuf, StoredTuple, encoded_bytes};
-use crate::tuple::path::{Path, Token, place_below};
 
 /// A store as it was at one moment, whatever is written meanwhile.
 ///
@@ -457,20 +456,10 @@ impl<'a> Tuple<'a> {
     /// # Ok::<(), lycosa::Error>(())
     /// ```
     pub fn at(&self, path: &str) -> Option<&'a [u8]> {
-        let fields = &self.table.def.format;
-        let by_name = |name: &str| fields.iter().position(|field| field.name == name);
-        if let Some(field) = by_name(path) {
-            return self.field(field as u32);
-        }
-        let path = Path::parse(path.as_bytes()).ok().flatten()?;
-        let (field, rest) = match path.tokens().split_first()? {
-            (Token::Index(number), rest) => (number.checked_sub(1)?, rest),
-            (Token::Key(name), rest) => (by_name(std::str::from_utf8(name).ok()?)? as u32, rest),
-            (Token::Any, _) => return None,
-        };
+        let (field, below) = self.table.def.locate(path)?;
+        let Some(below) = below else { return self.field(field) };
         let data = self.bytes();
-        let at = self.stored.field(&self.table.format, field)?;
-        let at = place_below(rest, data, at)?;
+        let at = below.place_in(data, self.stored.field(&self.table.format, field)?)?;
         Some(&data[at..skip::skip(data, at).ok()?])
     }
 

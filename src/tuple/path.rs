@@ -62,16 +62,7 @@ impl Path {
         let mut lexer = Lexer { rest: text, symbol: 1 };
         let mut tokens = Vec::new();
         while let Some(first) = lexer.peek() {
-            let token = match first {
-                '[' => lexer.bracket(),
-                '.' => {
-                    lexer.step();
-                    lexer.ident()
-                }
-                _ if tokens.is_empty() => lexer.ident(),
-                _ => Err(lexer.fault()),
-            };
-            match token {
+            match lexer.token(first, tokens.is_empty()) {
                 Ok(token) => tokens.push(token),
                 Err(fault) => return (tokens, Some(fault)),
             }
@@ -96,7 +87,34 @@ impl Path {
     /// Offset of what it leads to from the value at `at`; nothing under `[*]`. Of the pairs of a key the last counts, as
     /// for an index.
     pub(crate) fn place_in(&self, bytes: &[u8], at: usize) -> Option<usize> {
-        place_below(&self.tokens, bytes, at)
+        self.tokens.iter().try_fold(at, |at, token| match token {
+            Token::Index(number) => {
+                let (count, first) = read::array(bytes, at).ok()?;
+                (*number <= count).then(|| skip::skip_many(bytes, first, u64::from(number - 1)).ok())?
+            }
+            Token::Key(key) => {
+                let (pairs, mut at) = read::map(bytes, at).ok()?;
+                let mut found = None;
+                for _ in 0..pairs {
+                    let value_at = skip::skip(bytes, at).ok()?;
+                    if read::str(bytes, at).is_ok_and(|(other, _)| other == key) {
+                        found = Some(value_at);
+                    }
+                    at = skip::skip(bytes, value_at).ok()?;
+                }
+                found
+            }
+            Token::Any => None,
+        })
+    }
+
+    /// The first token, and the path below it if it goes on, spelled as here.
+    pub(crate) fn split_first(&self) -> Option<(&Token, Option<Self>)> {
+        let (first, rest) = self.tokens.split_first()?;
+        let mut lexer = Lexer { rest: &self.text, symbol: 1 };
+        lexer.token(lexer.peek()?, true).ok()?;
+        let below = (!rest.is_empty()).then(|| Self { text: lexer.rest.into(), tokens: rest.to_vec() });
+        Some((first, below))
     }
 
     /// The tokens before the first `[*]`; all of them where there is none.
@@ -104,29 +122,6 @@ impl Path {
         let end = self.tokens.iter().position(|token| *token == Token::Any).unwrap_or(self.tokens.len());
         &self.tokens[..end]
     }
-}
-
-/// Offset of what tokens lead to from the value at `at`; see [`Path::place_in`].
-pub(crate) fn place_below(tokens: &[Token], bytes: &[u8], at: usize) -> Option<usize> {
-    tokens.iter().try_fold(at, |at, token| match token {
-        Token::Index(number) => {
-            let (count, first) = read::array(bytes, at).ok()?;
-            (*number <= count).then(|| skip::skip_many(bytes, first, u64::from(number - 1)).ok())?
-        }
-        Token::Key(key) => {
-            let (pairs, mut at) = read::map(bytes, at).ok()?;
-            let mut found = None;
-            for _ in 0..pairs {
-                let value_at = skip::skip(bytes, at).ok()?;
-                if read::str(bytes, at).is_ok_and(|(other, _)| other == key) {
-                    found = Some(value_at);
-                }
-                at = skip::skip(bytes, value_at).ok()?;
-            }
-            found
-        }
-        Token::Any => None,
-    })
 }
 
 /// By tokens, whatever the spelling.
@@ -174,6 +169,19 @@ impl Lexer<'_> {
 
     fn fault(&self) -> PathFault {
         PathFault { symbol: self.symbol }
+    }
+
+    /// The token that begins with the symbol `first`.
+    fn token(&mut self, first: char, is_first: bool) -> Result<Token, PathFault> {
+        match first {
+            '[' => self.bracket(),
+            '.' => {
+                self.step();
+                self.ident()
+            }
+            _ if is_first => self.ident(),
+            _ => Err(self.fault()),
+        }
     }
 
     /// The bytes of the symbols that fit.
@@ -240,6 +248,24 @@ mod tests {
 
     fn printed(text: &str) -> String {
         Path::parse(text.as_bytes()).unwrap().map_or(String::new(), |path| path.to_string())
+    }
+
+    #[test]
+    fn what_is_below_the_first_token_is_spelled_as_it_was() {
+        for (text, first, below) in [
+            ("a", r#"["a"]"#, None),
+            (".a.b", r#"["a"]"#, Some(".b")),
+            ("tags[*]", r#"["tags"]"#, Some("[*]")),
+            (r#"["a]b"].c[1]"#, r#"["a]b"]"#, Some(".c[1]")),
+            ("[2]['x']", "[2]", Some("['x']")),
+        ] {
+            let path = Path::parse(text.as_bytes()).unwrap().unwrap();
+            let (token, rest) = path.split_first().unwrap();
+            assert_eq!((token.to_string().as_str(), rest.as_ref().map(Path::text)), (first, below), "{text}");
+            if let Some(rest) = rest {
+                assert_eq!(Path::parse(rest.text().as_bytes()), Ok(Some(rest)), "{text}");
+            }
+        }
     }
 
     #[test]
