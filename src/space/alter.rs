@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::catalog::Schema;
 use super::change::TableWriter;
 use super::definition::SpaceDef;
-use super::loader::{LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader, duplicate};
+use super::loader::{Adopted, LoadOptions, SAMPLE_TUPLES_MIN, SpaceLoader, duplicate};
 use super::request::{Request, Told};
 use super::system;
 use super::table::{IndexData, Table};
@@ -53,7 +53,7 @@ fn alter(
     budget: &Arc<Budget>,
     options: LoadOptions,
     threads: usize,
-) -> Result<(Table, Vec<Built>)> {
+) -> Result<Adopted> {
     let rules = |def: &SpaceDef| -> Vec<_> {
         def.indexes.iter().map(|index| (index.id, index.parts.clone())).collect()
     };

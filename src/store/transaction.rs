@@ -387,12 +387,17 @@ impl<'s> Transaction<'s> {
                 .found("another's, or one that is gone"));
         };
         self.savepoints.truncate(at + 1);
-        let Self { savepoints, rows, writer, began, .. } = self;
-        let (_, mark, rows_then) = &savepoints[at];
-        *rows = *rows_then;
-        let catalog = &mut writer.as_mut().expect("made when the transaction began").catalog;
-        catalog.roll_back(mark, |id| began.tables.get(id).map(|table| (**table).clone()));
+        let (_, mark, rows) = self.savepoints.remove(at);
+        self.undo(&mark);
+        self.rows = rows;
+        self.savepoints.push((savepoint, mark, rows));
         Ok(())
+    }
+
+    /// Everything is as it was at a mark.
+    fn undo(&mut self, mark: &Mark) {
+        let began = self.began.clone();
+        self.catalog().roll_back(mark, |id| began.tables.get(id).map(|table| (**table).clone()));
     }
 
     /// Does something that may take several steps; if one fails, none is done.
@@ -400,9 +405,8 @@ impl<'s> Transaction<'s> {
         let (mark, rows) = (self.catalog().mark(), self.rows);
         let outcome = steps(self);
         if outcome.is_err() {
+            self.undo(&mark);
             self.rows = rows;
-            let began = self.began.clone();
-            self.catalog().roll_back(&mark, |id| began.tables.get(id).map(|table| (**table).clone()));
         }
         outcome
     }
@@ -444,11 +448,10 @@ impl<'s> Transaction<'s> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            let began = self.began.clone();
-            let mark = Catalog::mark_of_begin(began.schema.clone(), began.version + 1);
-            let catalog = self.catalog();
-            catalog.roll_back(&mark, |id| began.tables.get(id).map(|table| (**table).clone()));
-            catalog.end();
+            let State { schema, version, .. } = &*self.began;
+            let mark = Catalog::mark_of_begin(schema.clone(), version + 1);
+            self.undo(&mark);
+            self.catalog().end();
         }
         self.store.writing.store(0, Ordering::Relaxed);
     }

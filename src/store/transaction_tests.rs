@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
+
 use super::super::Store;
 use super::super::define::{IndexSpec, SpaceSpec};
 use super::super::op::Op;
@@ -9,6 +11,7 @@ use super::super::options::{Options, SpaceHandle};
 use super::super::view::ReadView;
 use crate::error::ErrorKind;
 use crate::index::iterator::IteratorType;
+use crate::index::twin_tests::rounds::for_each_round;
 use crate::tuple::field_type::FieldType;
 
 /// What a space holds: by its primary key the other two fields.
@@ -23,22 +26,6 @@ struct Space {
 
 /// By name.
 type Model = BTreeMap<String, Space>;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 fn spec(name: &str, is_hash: bool) -> SpaceSpec {
     let pk = if is_hash { IndexSpec::hash("pk") } else { IndexSpec::tree("pk") };
@@ -91,19 +78,19 @@ fn assert_sees(view: &ReadView, model: &Model) {
     }
 }
 
-fn text(random: &mut Random) -> String {
-    let len = random.below(40) as usize;
+fn text(random: &mut Rng) -> String {
+    let len = random.usize(..40);
     "x".repeat(len)
 }
 
 /// One statement or definition, in the store and in the model.
-fn step(tx: &mut super::Transaction<'_>, model: &mut Model, random: &mut Random) {
+fn step(tx: &mut super::Transaction<'_>, model: &mut Model, random: &mut Rng) {
     let kinds = if model.is_empty() { 1 } else { 100 };
-    let kind = random.below(kinds);
+    let kind = random.u64(..kinds);
     if kind < 2 && model.len() < 6 {
-        let name = format!("s{}", random.below(8));
-        let is_hash = random.below(3) == 0;
-        let has_secondary = random.below(2) == 0;
+        let name = format!("s{}", random.u64(..8));
+        let is_hash = random.u64(..3) == 0;
+        let has_secondary = random.u64(..2) == 0;
         let mut spec = spec(&name, is_hash);
         if has_secondary {
             spec = spec.index(by_group());
@@ -118,10 +105,10 @@ fn step(tx: &mut super::Transaction<'_>, model: &mut Model, random: &mut Random)
         }
         return;
     }
-    let number = random.below(model.len() as u64) as usize;
+    let number = random.usize(..model.len());
     let Some((name, space)) = model.iter_mut().nth(number) else { return };
     let handle = space.handle;
-    let (id, group, value) = (random.below(300), random.below(10), text(random));
+    let (id, group, value) = (random.u64(..300), random.u64(..10), text(random));
     match kind {
         0..4 => {
             let name = name.clone();
@@ -190,17 +177,15 @@ fn step(tx: &mut super::Transaction<'_>, model: &mut Model, random: &mut Random)
     }
 }
 
-fn run(seed: u64) {
-    println!("seed {seed}");
-    let mut random = Random(seed);
+fn run(random: &mut Rng) {
     let store = Store::in_memory();
     let mut model = Model::new();
     let mut views: Vec<(ReadView, Model)> = Vec::new();
     for _ in 0..120 {
-        match random.below(6) {
+        match random.u64(..6) {
             0 => views.push((store.read_view(), model.clone())),
             1 if !views.is_empty() => {
-                let at = random.below(views.len() as u64) as usize;
+                let at = random.usize(..views.len());
                 views.swap_remove(at);
             }
             2 => {
@@ -213,27 +198,27 @@ fn run(seed: u64) {
         let mut tx = store.begin().unwrap();
         let mut own = model.clone();
         let mut marks = Vec::new();
-        for _ in 0..random.below(60) {
-            match random.below(20) {
+        for _ in 0..random.u64(..60) {
+            match random.u64(..20) {
                 0 => marks.push((tx.savepoint(), own.clone())),
                 1 if !marks.is_empty() => {
-                    let at = random.below(marks.len() as u64) as usize;
+                    let at = random.usize(..marks.len());
                     marks.truncate(at + 1);
                     let (mark, then) = &marks[at];
                     tx.rollback_to(*mark).unwrap();
                     own = then.clone();
                 }
-                _ => step(&mut tx, &mut own, &mut random),
+                _ => step(&mut tx, &mut own, random),
             }
         }
-        match random.below(4) {
+        match random.u64(..4) {
             0 => drop(tx),
             _ => {
                 tx.commit();
                 model = own;
             }
         }
-        if random.below(4) == 0 {
+        if random.u64(..4) == 0 {
             for (view, seen) in &views {
                 assert_sees(view, seen);
             }
@@ -251,18 +236,14 @@ fn run(seed: u64) {
 
 #[test]
 fn transactions_and_views_are_those_of_maps() {
-    let seed = std::env::var("LYCOSA_SEED").ok().and_then(|seed| seed.parse().ok());
-    match seed {
-        Some(seed) => run(seed),
-        None => (1..=40).for_each(run),
-    }
+    for_each_round(40, run);
 }
 
 #[test]
 fn memory_that_stays_is_that_of_what_is_there() {
     let store = Store::in_memory();
     let space = store.create_space(spec("s", false).index(by_group())).unwrap();
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     let mut used = Vec::new();
     for round in 0..40 {
         let view = (round % 3 == 0).then(|| store.read_view());
@@ -270,7 +251,7 @@ fn memory_that_stays_is_that_of_what_is_there() {
             store
                 .write(|tx| {
                     for _ in 0..100 {
-                        tx.replace(space, (random.below(5000), random.below(100), text(&mut random)))?;
+                        tx.replace(space, (random.u64(..5000), random.u64(..100), text(&mut random)))?;
                     }
                     Ok(())
                 })

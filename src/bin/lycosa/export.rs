@@ -44,6 +44,6 @@ pub fn run(arguments: &ExportArguments, json: bool) -> Result<(), Failure> {
         }
     }
     // The process ends here: giving back millions of tuples piece by piece would only take time.
-    std::mem::forget((view, store));
+    std::mem::forget(store);
     Ok(())
 }
